@@ -1,0 +1,10 @@
+"""Positional encodings and length extrapolation: train short, test long."""
+
+__version__ = '0.1.0'
+
+
+def load(workdir, step=None):
+  """The run in `workdir` with its parameters, config and encoding; see `pe_jax.run.Run`."""
+  from pe_jax import run  # imported here so that `import pe_jax` stays instant
+
+  return run.load(workdir, step)
