@@ -1,0 +1,181 @@
+"""The fields of an experiment, each with its unit or reason, and the `file.py:arg` grammar of config files.
+
+A config file is a short program: it takes `default()`, changes what its experiment is about and returns the ConfigDict. Nothing here
+imports jax, so a mistake is answered at once.
+"""
+
+import hashlib
+import json
+
+import ml_collections
+
+from pe_jax.errors import ConfigError
+
+
+def default():
+  """Every field there is, at the value a run gets that does not mention it. 0 and '' mean "derive it" or "off", as the comment says."""
+  c = ml_collections.ConfigDict()
+  c.encoding = 'rope'  # a name with fields, e.g. 'yarn(factor=8)'; pe_jax.encodings.names() lists them
+  c.train_length = 512  # positions a training row has
+  c.seed = 0
+  c.batch_size = 64  # rows a step, over all devices and micro-batches
+  c.accumulate = 1  # micro-batches a step is split into
+  c.num_train_steps = 1000
+  c.parallel = 'jit'  # 'jit' over a mesh, or 'pmap'
+  c.mesh = ml_collections.ConfigDict()
+  c.mesh.data = -1  # devices that share the rows; -1: all that fsdp leaves
+  c.mesh.fsdp = 1  # devices that also share parameters and optimizer state
+
+  c.model = ml_collections.ConfigDict()
+  c.model.num_layers = 6
+  c.model.embed_dim = 512
+  c.model.num_heads = 8
+  c.model.num_kv_heads = 0  # 0: as many as num_heads
+  c.model.head_dim = 0  # 0: embed_dim / num_heads
+  c.model.mlp_dim = 0  # 0: 4 embed_dim for a plain MLP, 8/3 embed_dim for a gated one
+  c.model.mlp = 'gelu'  # 'gelu' (tanh form), 'gelu_exact', 'relu', 'silu'; gated: 'swiglu', 'geglu'
+  c.model.norm = 'rms'  # 'rms' or 'layer'
+  c.model.norm_epsilon = 1e-6
+  c.model.norm_bias = False  # a learned shift after 'layer' norms
+  c.model.qkv_bias = False
+  c.model.attention_out_bias = False
+  c.model.mlp_bias = False
+  c.model.parallel_block = False  # attention and MLP read the same residual (GPT-NeoX, GPT-J)
+  c.model.shared_block_norm = False  # in a parallel block, one norm for both (GPT-J)
+  c.model.embed_norm = False  # a norm right after the embedding (BLOOM)
+  c.model.qk_norm = 'none'  # 'none', 'head' (over head_dim), 'full' (over all heads at once)
+  c.model.embed_scale = 0.0  # factor on token embeddings; 0: sqrt(embed_dim) if the encoding adds a table to them, else 1
+  c.model.tie_head = True  # the output layer is the transposed embedding
+  c.model.head_bias = False
+  c.model.vocab_size = 0  # 0: the tokenizer's
+  c.model.causal = True  # False only for studies of attention without a mask
+  c.model.dtype = 'float32'  # of activations: 'float32' or 'bfloat16'; parameters, phases, biases, softmax and losses stay float32
+  c.model.dropout = 0.0
+  c.model.remat = False  # recompute each block in the backward pass instead of keeping its activations
+  c.model.attention = 'auto'  # 'dense', 'chunked', or 'auto': chunked above attention_chunk^2 scores a head
+  c.model.attention_chunk = 512  # queries a chunk
+
+  c.data = ml_collections.ConfigDict()
+  c.data.source = 'python_source'  # a file of pe_jax/data/sources
+  c.data.data_dir = ''  # where datasets are; '': PE_JAX_DATA, else the user's cache folder
+  c.data.name = ''  # tfds: dataset name with its config, e.g. 'c4/en'
+  c.data.text_key = 'text'  # tfds: the feature that holds the text
+  c.data.path = ''  # text: a file or a folder of .txt and .jsonl
+  c.data.train_split = 'train'
+  c.data.validation_split = 'validation'
+  c.data.test_split = 'test'
+  c.data.tokenizer = 'bytes'  # 'bytes', or the path of a sentencepiece .model
+  c.data.unicode_errors = 'strict'  # text that is not UTF-8: 'strict' stops, 'replace' puts U+FFFD and counts
+  c.data.packing = 'concat'  # 'concat': documents one after the other, cut at row ends; 'pad': one piece of a document a row
+  c.data.block_documents = 1024  # documents packed and shuffled at a time
+  c.data.min_bytes = 0  # shorter documents are left out, and counted
+
+  c.optim = ml_collections.ConfigDict()
+  c.optim.name = 'adamw'  # an optax optimizer that takes learning_rate, weight_decay and mask
+  c.optim.learning_rate = 1e-3  # at its peak
+  c.optim.warmup_steps = 100
+  c.optim.final_fraction = 0.1  # of the peak, reached by cosine at the last step
+  c.optim.weight_decay = 0.1  # not on norms, biases and position parameters
+  c.optim.b1 = 0.9
+  c.optim.b2 = 0.95
+  c.optim.clip_norm = 1.0  # 0: off
+
+  c.log_every_steps = 10
+  c.eval_every_steps = 200  # 0: only at the end
+  c.eval_targets = 65_536  # validation targets at each of those
+  c.checkpoint_every_steps = 200  # 0: only at the end
+  c.keep_checkpoints = 2  # newest ones kept, beside the best by validation loss
+  c.tensorboard = True
+  c.init_from = ''  # a workdir whose parameters this run starts from
+  c.init_resize = 'refuse'  # a position table of another size there: 'refuse', 'extend' (new rows as at initialisation) or 'interpolate'
+  return c
+
+
+def parse_arg(arg, **defaults):
+  """Parses what follows `file.py:`, as in ':alibi,train_length=128,runlocal'.
+
+  A bare word that names a boolean default sets it; another bare word is the value of the first default (the encoding). Commas inside
+  brackets do not separate. Values take the type of their default.
+
+  Returns a ConfigDict of the defaults with what the argument changed.
+  """
+  values = ml_collections.ConfigDict(defaults)
+  first = next(iter(defaults))
+  for item in _split(arg or ''):
+    key, equals, text = item.partition('=') if '(' not in item.partition('=')[0] else (item, '', '')
+    key = key.strip()
+    if not equals and isinstance(defaults.get(key), bool):
+      values[key] = True
+    elif not equals:
+      values[first] = item
+    elif key in defaults:
+      values[key] = _typed(key, text.strip(), defaults[key])
+    else:
+      raise ConfigError(
+        f"config argument '{item}': there is no '{key}'{did_you_mean(key, defaults)} (this file takes {', '.join(defaults)})"
+      )
+  return values
+
+
+def _split(text):
+  depth, start = 0, 0
+  for k, character in enumerate(text):
+    depth += (character in '([{') - (character in ')]}')
+    if character == ',' and depth == 0:
+      yield from filter(None, [text[start:k].strip()])
+      start = k + 1
+  yield from filter(None, [text[start:].strip()])
+
+
+def _typed(key, text, default_value):
+  try:
+    if isinstance(default_value, bool):
+      return {'true': True, 'false': False, '1': True, '0': False}[text.lower()]
+    return type(default_value)(text)
+  except (KeyError, ValueError):
+    raise ConfigError(f"config argument '{key}={text}': wants {type(default_value).__name__}, as in {key}={default_value}") from None
+
+
+def did_you_mean(word, known):
+  """ " (did you mean 'rope'?)" or the empty string."""
+  import difflib
+
+  close = difflib.get_close_matches(str(word), [str(k) for k in known], n=1)
+  return f" (did you mean '{close[0]}'?)" if close else ''
+
+
+def to_json(config):
+  """The config as strict JSON text, one canonical form."""
+  tree = config.to_dict() if isinstance(config, ml_collections.ConfigDict) else config
+  return json.dumps(tree, indent=2, sort_keys=True, allow_nan=False) + '\n'
+
+
+def from_json(text):
+  """A locked ConfigDict of `to_json`'s text. Loads data only; nothing is executed."""
+  config = ml_collections.ConfigDict(json.loads(text))
+  return config.lock()
+
+
+def config_hash(config):
+  """Twelve hex digits that identify a resolved config."""
+  return hashlib.sha256(to_json(config).encode()).hexdigest()[:12]
+
+
+def flatten(config, prefix=''):
+  """{'optim.learning_rate': .001, ...}"""
+  flat = {}
+  for key, value in config.items():
+    nested = isinstance(value, (dict, ml_collections.ConfigDict))
+    flat.update(flatten(value, f'{prefix}{key}.') if nested else {prefix + key: value})
+  return flat
+
+
+def diff(old, new):
+  """Lines '- field: old' and '+ field: new' of the fields that differ."""
+  old, new = flatten(old), flatten(new)
+  lines = []
+  for key in sorted(old.keys() | new.keys()):
+    if old.get(key) != new.get(key) or (key in old) != (key in new):
+      lines += [f'- {key}: {old[key]!r}'] if key in old else []
+      lines += [f'+ {key}: {new[key]!r}'] if key in new else []
+  return lines
