@@ -1,0 +1,123 @@
+"""The library of positional encodings: file name = encoding name, each file a record of pure functions (base.py).
+
+`names()` lists them, `make('yarn(factor=8)', dims)` gives a record, and each file offers the functions that people import by themselves
+(`alibi.slopes`, `rope.rotate`, `sinusoidal.table`, `frequency_maps.yarn` …).
+"""
+
+import dataclasses
+import importlib
+import inspect
+import pathlib
+
+from pe_jax.config import did_you_mean
+from pe_jax.encodings import grammar
+from pe_jax.encodings.grammar import Spec
+from pe_jax.errors import ConfigError
+
+_SUPPORT = ('__init__', 'base', 'grammar', 'phases', 'frequency_maps')
+MAPS = ('linear', 'ntk', 'dynamic_ntk', 'yarn', 'llama3')  # each is rope(map=…) under a name of its own
+
+
+def names():
+  """Every name an encoding string can start with."""
+  files = {path.stem for path in pathlib.Path(__file__).parent.glob('*.py')} - set(_SUPPORT)
+  return sorted(files | set(MAPS))
+
+
+def parse(text):
+  """The Spec of one encoding in canonical form; unknown names and fields are refused."""
+  return _canonical(grammar.parse(text))
+
+
+def parse_list(text):
+  """The Specs of a comma-separated list."""
+  return [_canonical(spec) for spec in grammar.parse_list(text)]
+
+
+def check_name(text):
+  """`parse` without importing what an encoding needs: a misspelt name is answered at once."""
+  spec = grammar.parse(text)
+  if spec.name not in names():
+    raise ConfigError(f"encoding: '{spec.name}' is unknown{did_you_mean(spec.name, names())} (there are {', '.join(names())})")
+  return spec
+
+
+def make(spec, dims, length=0):
+  """The record of an encoding.
+
+  Args:
+    spec: a string such as 'yarn(factor=8)', or a Spec.
+    dims: the `base.Dims` of the model it serves.
+    length: the length it will be used at, from which a map without a factor takes its own: max(1, length / original length). 0: the
+      training length, where that factor is 1.
+  """
+  spec = at_length(parse(spec) if isinstance(spec, str) else _canonical(spec), length or dims.train_length, dims.train_length)
+  module, fields = _module(spec.name), dict(spec.fields)
+  if spec.name in MAPS:
+    fields = {**_map_defaults(spec.name), **fields, 'map': spec.name}
+  return dataclasses.replace(module.encoding(dims, **fields), spec=str(spec))
+
+
+def at_length(spec, length, train_length):
+  """The spec with the factor it has at this length written out."""
+  original = spec.get('original_length') or train_length
+  if fields(spec.name).get('factor') == 0 and not spec.get('factor'):
+    return _canonical(spec.replace(factor=max(1.0, length / original)))
+  return spec
+
+
+def inherit(spec, trained):
+  """The spec with what it leaves open taken from the one the checkpoint was trained with.
+
+  A rotary map says how to read frequencies, not which: `yarn(factor=8)` on a model trained as rope(base=500000) keeps that base.
+  """
+  if _module(spec.name) is not _module(trained.name):
+    return spec
+  shared = getattr(_module(spec.name), 'INHERITED', tuple(fields(spec.name)))
+  return _canonical(spec.replace(**{k: v for k, v in trained.fields if k in shared and k not in dict(spec.fields)}))
+
+
+def fields(name):
+  """{field: default} of an encoding, in the order of declaration."""
+  parameters = inspect.signature(_module(name).encoding).parameters.values()
+  own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != 'map'}
+  if name in MAPS:
+    return {**_map_defaults(name), **own}
+  return {k: v for k, v in own.items() if k != 'original_length'}
+
+
+def _map_defaults(name):
+  """What a map's own signature declares; what it requires (base, lengths) comes from the rotary encoding."""
+  from pe_jax.encodings import frequency_maps
+
+  parameters = inspect.signature(getattr(frequency_maps, name)).parameters.values()
+  return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+
+
+def _module(name):
+  return importlib.import_module(f'pe_jax.encodings.{"rope" if name in MAPS else name}')
+
+
+def _canonical(spec):
+  """Fields typed, in order, defaults left out."""
+  check_name(spec.name)
+  known, given = fields(spec.name), dict(spec.fields)
+  if spec.name == 'rope' and given.get('map'):
+    given = dict(given)
+    return _canonical(Spec(given.pop('map'), tuple(given.items())))
+  for field in given:
+    if field not in known:
+      raise ConfigError(f"encoding: {spec.name} has no field '{field}'{did_you_mean(field, known)} (it has {', '.join(known) or 'none'})")
+  typed = {field: _typed(spec.name, field, given[field], default) for field, default in known.items() if field in given}
+  return Spec(spec.name, tuple((field, value) for field, value in typed.items() if value != known[field]))
+
+
+def _typed(name, field, value, default):
+  kind = type(default)
+  if kind is float and type(value) is int:
+    value = float(value)
+  if kind is tuple and type(value) is list:
+    value = tuple(value)
+  if type(value) is not kind:
+    raise ConfigError(f'encoding: {name}({field}={value!r}): wants {kind.__name__}, as in {field}={default!r}')
+  return value

@@ -1,0 +1,87 @@
+"""RoPE: pairs of query and key dimensions turned by position x frequency, so that a score depends on the distance alone.
+
+    theta_i = base^(-2i/d),   (x_a, x_b) -> (x_a cos - x_b sin, x_a sin + x_b cos),   angle = position theta_i
+
+Su et al., 2021, arXiv:2104.09864. Queries and keys of every layer are turned, values and embeddings never. `layout` says which dimensions
+are a pair: 'half' (i, i + d/2: GPT-NeoX, Llama), 'interleaved' (2i, 2i + 1: the paper, GPT-J); a permutation maps one to the other.
+`fraction` turns only the first part of a head and takes d from that part. `map` changes the frequencies for longer text
+(frequency_maps.py); `yarn(factor=8)` is short for rope(map='yarn', factor=8).
+"""
+
+import inspect
+
+import jax.numpy as jnp
+import numpy as np
+
+from pe_jax.encodings import frequency_maps, phases
+from pe_jax.encodings.base import Encoding, Traits
+from pe_jax.errors import ConfigError
+
+INHERITED = ('base', 'fraction', 'layout')  # what a checkpoint's weights were made for, whatever map reads them
+
+
+def frequencies(head_dim, base=10_000.0):
+  """base^(-2i/d) for i < d/2: radians per position, fastest first. float64 on the host: float32 doubles the phase error."""
+  if head_dim < 2 or head_dim % 2:
+    raise ConfigError(f'encoding: RoPE turns pairs of dimensions and cannot split a width of {head_dim} (make it even)')
+  if not base > 1:
+    raise ConfigError(f'encoding: base={base} must be above 1 (10000 is usual)')
+  return float(base) ** (-np.arange(0, head_dim, 2) / head_dim)
+
+
+def rotate(x_BTHK, position_BT, frequency_F, layout='half', attention_factor=1.0):
+  """Turns the first 2F dimensions of each head by position x frequency. Same shape and dtype; computed in float32."""
+  cos_BTF, sin_BTF = phases.cos_sin(position_BT, frequency_F)
+  return turn(x_BTHK, cos_BTF * attention_factor, sin_BTF * attention_factor, layout)
+
+
+def turn(x_BTHK, cos_BTF, sin_BTF, layout):
+  """`rotate` with phases at hand."""
+  rotated = 2 * cos_BTF.shape[-1]
+  x = x_BTHK[..., :rotated].astype(jnp.float32)
+  cos, sin = cos_BTF[:, :, None, :], sin_BTF[:, :, None, :]
+  if layout == 'half':
+    a, b = jnp.split(x, 2, axis=-1)
+    x = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+  else:
+    a, b = x[..., ::2], x[..., 1::2]
+    x = jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=-1).reshape(x.shape)
+  return jnp.concatenate([x.astype(x_BTHK.dtype), x_BTHK[..., rotated:]], axis=-1)
+
+
+def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_length=0, map='', **fields):
+  """The record. `original_length` (for maps): the length the frequencies were trained at; 0: the model's training length."""
+  if layout not in ('half', 'interleaved'):
+    raise ConfigError(f"encoding: layout is 'half' or 'interleaved', not {layout!r}")
+  if not 0 < fraction <= 1:
+    raise ConfigError(f'encoding: fraction={fraction} must be in (0, 1]')
+  frequency_F = frequencies(int(fraction * dims.head_dim), base)
+  given = {'base': base, 'original_length': original_length or dims.train_length}
+  dynamic = bool(map) and 'length' in inspect.signature(getattr(frequency_maps, map)).parameters
+
+  def mapped(**more):
+    if not map:
+      return frequency_F, 1.0
+    function = getattr(frequency_maps, map)
+    wanted = inspect.signature(function).parameters
+    return function(frequency_F, **fields, **{k: v for k, v in {**given, **more}.items() if k in wanted})
+
+  def phase(position_BT, length_BT):
+    """(cos, sin) of each token, times the attention factor."""
+    if dynamic:
+      # Every length a document in this row can have, on the host: exact phases need float64 frequencies.
+      first, last = given['original_length'], max(position_BT.shape[1], given['original_length'])
+      frequency_XF, factor = mapped(length=np.arange(first, last + 1))
+      high, low = (jnp.asarray(w)[jnp.clip(length_BT, first, last) - first] for w in phases.words(frequency_XF))
+      cos, sin = phases.cos_sin_of_words(position_BT[..., None], high, low)
+    else:
+      static_F, factor = mapped()
+      cos, sin = phases.cos_sin(position_BT, static_F)
+    return cos * factor, sin * factor
+
+  mapped(length=1) if dynamic else mapped()  # wrong settings are refused here, before anything is traced
+  return Encoding(
+    prepare=lambda params, where: (phase(where.i_BT, where.qlen_BT), phase(where.j_BS, where.klen_BS)),
+    rotate=lambda tables, q, k: (turn(q, *tables[0], layout), turn(k, *tables[1], layout)),
+    traits=Traits(relative=True, length_dependent=dynamic, cache='raw' if dynamic else 'rotated'),
+  )
