@@ -1,0 +1,91 @@
+"""Attention over positions: which keys a query sees and with what bias, from the same `Where` in every path.
+
+Scores, biases and the softmax are float32 whatever the model's dtype. A query that sees no key gets exactly 0. Two paths give the same
+numbers: dense (all rows at once) and chunked (rows in chunks of queries, recomputed in the backward pass; no array of queries x keys ever
+exists).
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+
+def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=512):
+  """Attention output, (B, T, H, K) in v's dtype.
+
+  Args:
+    enc: the `Encoding`; its `distance_bias` is added to the scaled scores. Queries and keys come already rotated.
+    tables: what its `prepare` returned.
+    where: the positions, documents and lengths of queries and keys.
+    method: 'dense', 'chunked', or 'auto', which is chunked above chunk^2 scores a head.
+    chunk: queries a chunk.
+  """
+  queries, keys = q_BTHK.shape[1], k_BSGK.shape[1]
+  rows = functools.partial(attend_rows, enc, tables)
+  if method == 'dense' or (method == 'auto' and queries * keys <= chunk**2):
+    return rows(q_BTHK, k_BSGK, v_BSGK, where)
+
+  chunks = -(-queries // chunk)
+  q_BTHK, where = _pad_queries(q_BTHK, where, chunks * chunk - queries)
+
+  @jax.checkpoint
+  def one(start):
+    q_BCHK = jax.lax.dynamic_slice_in_dim(q_BTHK, start, chunk, axis=1)
+    return rows(q_BCHK, k_BSGK, v_BSGK, where.queries(start, chunk))
+
+  out_XBCHK = jax.lax.map(one, jnp.arange(chunks) * chunk)
+  out_BTHK = jnp.moveaxis(out_XBCHK, 0, 1).reshape(q_BTHK.shape)
+  return out_BTHK[:, :queries]
+
+
+def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
+  """Whole rows of attention for the queries given."""
+  batch, queries, heads, width = q_BTHK.shape
+  keys, groups = k_BSGK.shape[1:3]
+  q_BTGRK = q_BTHK.reshape(batch, queries, groups, heads // groups, width)
+  s_BGRTS = jnp.einsum('btgrk,bsgk->bgrts', q_BTGRK, k_BSGK, preferred_element_type=jnp.float32)
+  s_BHTS = s_BGRTS.reshape(batch, heads, queries, keys) * width**-0.5
+  if enc.distance_bias:
+    s_BHTS = s_BHTS + distance_bias(enc, tables, where)
+  weight_BHTS = softmax(s_BHTS, where.visible_BTS()[:, None])
+  weight_BGRTS = weight_BHTS.reshape(s_BGRTS.shape).astype(v_BSGK.dtype)
+  out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
+  return out_BTGRK.reshape(batch, queries, heads, width).astype(v_BSGK.dtype)
+
+
+def distance_bias(enc, tables, where):
+  """The bias of a block, broadcastable to (B, H, T, S). Contiguous positions need T + S - 1 values a head, not T x S."""
+  if not where.contiguous:
+    return jnp.moveaxis(enc.distance_bias(tables, where.distance_BTS(), slice(None)), 0, 1)
+  queries, keys = where.i_BT.shape[1], where.j_BS.shape[1]
+  # The distance of two tokens of one document is their index difference, from `last` on down; pairs of other documents are not visible.
+  distance_X = where.offset + queries - 1 - jnp.arange(queries + keys - 1, dtype=jnp.int32)
+  return skew(enc.distance_bias(tables, distance_X, slice(None)), queries, keys)[None]
+
+
+def skew(values_HX, queries, keys):
+  """out[h, t, s] = values[h, queries - 1 - t + s]: a Toeplitz matrix by tiling and reshaping, which costs no gather."""
+  period = queries + keys
+  flat = jnp.tile(jnp.pad(values_HX, ((0, 0), (0, 1))), (1, queries))[:, queries - 1 : queries * period - 1]
+  return flat.reshape(values_HX.shape[0], queries, period - 1)[:, :, :keys]
+
+
+def softmax(s_BHTS, visible):
+  """Softmax over visible keys; a row without any is exactly 0, and its gradient is finite."""
+  # Hidden scores are replaced before exp, not after: 0 x inf in the backward pass is NaN.
+  peak = jax.lax.stop_gradient(jnp.max(s_BHTS, axis=-1, keepdims=True, where=visible, initial=-1e30))
+  weight = jnp.where(visible, jnp.exp(jnp.where(visible, s_BHTS - peak, 0.0)), 0.0)
+  total = jnp.sum(weight, axis=-1, keepdims=True)
+  return weight / jnp.where(total > 0, total, 1.0)
+
+
+def _pad_queries(q_BTHK, where, extra):
+  """Queries of no document, so that chunks are of one size."""
+
+  def pad(x):
+    return jnp.pad(x, ((0, 0), (0, extra)) + ((0, 0),) * (x.ndim - 2))
+
+  where = dataclasses.replace(where, i_BT=pad(where.i_BT), qdoc_BT=pad(where.qdoc_BT), qlen_BT=pad(where.qlen_BT))
+  return pad(q_BTHK), where

@@ -1,0 +1,60 @@
+"""The KV cache: keys and values with their positions and documents, so that decoding is one forward in instalments.
+
+Every layer's slots share one set of positions. Encodings whose rotation depends on a key's own position alone keep rotated keys
+(`traits.cache == 'rotated'`); the others keep raw keys and turn them when read. What depends on a document's length uses the length
+declared when the cache is made: deeper layers' keys were computed under it, so it cannot change on the way.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from pe_jax.encodings.base import Where
+from pe_jax.errors import ConfigError
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=['k', 'v', 'pos_BS', 'doc_BS', 'length', 'used'], meta_fields=['causal'])
+@dataclasses.dataclass(frozen=True)
+class Cache:
+  """`k` and `v` hold one (B, S, G, K) array a layer; `used` of S slots are filled; slots of document 0 are seen by nobody."""
+
+  k: tuple
+  v: tuple
+  pos_BS: jax.Array
+  doc_BS: jax.Array
+  length: jax.Array
+  used: jax.Array
+  causal: bool = True
+
+  @property
+  def capacity(self):
+    """Number of slots."""
+    return self.pos_BS.shape[1]
+
+
+def create(model, batch, capacity, length):
+  """An empty cache for `config.model`. `length` is the declared length of every document: prompt plus all tokens to come."""
+  shape = (batch, capacity, model.num_kv_heads, model.head_dim)
+  empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
+  slots = jnp.zeros((batch, capacity), jnp.int32)
+  return Cache(empty, empty, slots, slots, jnp.int32(length), jnp.int32(0), model.causal)
+
+
+def extend(cache, pos_BT, doc_BT):
+  """Claims slots for new tokens. Returns (where, cache, where of the new tokens among themselves)."""
+  new = pos_BT.shape[1]
+  if not isinstance(cache.used, jax.core.Tracer) and int(cache.used) + new > cache.capacity:
+    # dynamic_update_slice would clamp and overwrite the last slots without a word
+    raise ConfigError(f'cache: {int(cache.used)} + {new} tokens do not fit its {cache.capacity} slots (create a larger one)')
+  put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=cache.used, axis=1)
+  pos_BS, doc_BS = put(cache.pos_BS, pos_BT), put(cache.doc_BS, doc_BT)
+  alone = Where.forward(pos_BT, doc_BT, cache.causal, length=cache.length)
+  where = dataclasses.replace(alone, j_BS=pos_BS, kdoc_BS=doc_BS, klen_BS=jnp.full_like(doc_BS, cache.length), offset=cache.used)
+  return where, dataclasses.replace(cache, pos_BS=pos_BS, doc_BS=doc_BS, used=cache.used + new), alone
+
+
+def put(slots_BSGK, new_BTGK, start):
+  """The slots with new keys or values from index `start` on."""
+  return jax.lax.dynamic_update_slice_in_dim(slots_BSGK, new_BTGK.astype(slots_BSGK.dtype), start, axis=1)

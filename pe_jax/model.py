@@ -1,0 +1,197 @@
+"""The decoder: a stateless description plus a parameter tree. The only file that knows flax.
+
+Pre-norm blocks of attention and MLP on a residual stream. Parameters are float32; activations have `config.model.dtype`; norms compute in
+float32 and the logits are float32. What real checkpoints need (norm kind, biases, parallel blocks, q-k norm …) are fields, not classes.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from pe_jax import attention
+from pe_jax import cache as kv
+from pe_jax.encodings.base import Dims, Encoding, Where
+from pe_jax.errors import ConfigError
+
+ACTIVATIONS = {
+  'gelu': nn.gelu,
+  'gelu_exact': lambda x: nn.gelu(x, approximate=False),
+  'relu': nn.relu,
+  'silu': nn.silu,
+  'swiglu': nn.silu,
+  'geglu': nn.gelu,
+}
+GATED = ('swiglu', 'geglu')
+
+
+def dims(config):
+  """What the encoding may know of this model."""
+  m = config.model
+  return Dims(m.num_heads, m.num_kv_heads, m.head_dim, m.embed_dim, config.train_length)
+
+
+def init(config, enc, key):
+  """Fresh parameters {'decoder': …, 'encoding': …}, float32. The decoder's are the same under every encoding."""
+  one = jnp.zeros((1, 1), jnp.int32)
+  decoder_key, encoding_key = jax.random.split(key)
+  params = enc.parameters(encoding_key)
+  where = Where.forward(one, one + 1, config.model.causal)
+  decoder = Decoder(config.model, enc).init(decoder_key, one, where, where, params, None, None)
+  return {'decoder': decoder.get('params', {}), 'encoding': params}
+
+
+def apply(config, enc, params, tokens_BT, where, *, key_B=None, cache=None):
+  """Next-token logits.
+
+  Args:
+    config: a resolved config.
+    enc: the encoding's record; it may be another than the one trained with.
+    params: as from `init`.
+    tokens_BT: int32 token ids.
+    where: a `Where` of these tokens; with a cache, the pair (pos_BT, doc_BT) of the new tokens.
+    key_B: one random key a row for dropout; None: no dropout.
+    cache: a `cache.Cache` to read from and to extend.
+
+  Returns:
+    logits_BTV float32; with a cache, (logits_BTV, cache).
+  """
+  alone = where
+  if cache is not None:
+    where, cache, alone = kv.extend(cache, *where)
+  check_length(enc, where.j_BS.shape[1])
+  logits, layers = Decoder(config.model, enc).apply(
+    {'params': params['decoder']}, tokens_BT, where, alone, params['encoding'], key_B, cache
+  )
+  if cache is None:
+    return logits
+  k, v = zip(*layers, strict=True)
+  return logits, dataclasses.replace(cache, k=k, v=v)
+
+
+def check_length(enc, length):
+  """Refuses a length that the encoding has no positions for; JAX's gather would answer with the wrong row."""
+  rows = enc.traits.max_length
+  if rows is not None and length > rows:
+    raise ConfigError(
+      f"encoding: '{enc.spec}' has {rows} positions and cannot serve length {length} "
+      "(learned(overflow='interpolate') and its like study that; init_resize grows the table for training)"
+    )
+
+
+class Decoder(nn.Module):
+  """tokens, positions -> logits."""
+
+  m: object
+  enc: Encoding
+
+  @nn.compact
+  def __call__(self, tokens_BT, where, alone, params, key_B, cache):
+    m, enc = self.m, self.enc
+    embedding = nn.Embed(m.vocab_size, m.embed_dim, name='embed', embedding_init=nn.initializers.normal(m.embed_dim**-0.5))
+    x_BTD = embedding(tokens_BT).astype(m.dtype) * (m.embed_scale or (m.embed_dim**0.5 if enc.embed else 1.0))
+    if m.embed_norm:
+      x_BTD = norm(m, 'embed_norm')(x_BTD)
+    if enc.embed:
+      x_BTD = enc.embed(params, x_BTD, where)
+    x_BTD = dropout(x_BTD, m.dropout, key_B, 0)
+    # Keys that are cached rotated are turned among themselves, before they join the others.
+    tables = enc.tables(params, alone if enc.traits.cache == 'rotated' else where)
+    block, layers = (nn.remat(Block, static_argnums=()) if m.remat else Block), []
+    for n in range(m.num_layers):
+      slots = None if cache is None else (cache.k[n], cache.v[n], cache.used - tokens_BT.shape[1])
+      keys = None if key_B is None else jax.vmap(jax.random.fold_in, (0, None))(key_B, n + 1)
+      x_BTD, layer = block(m, enc, name=f'block_{n}')(x_BTD, where, tables, keys, slots)
+      layers.append(layer)
+    x_BTD = norm(m, 'final_norm')(x_BTD).astype(jnp.float32)
+    if m.tie_head:
+      logits_BTV = jnp.einsum('btd,vd->btv', x_BTD, embedding.embedding)
+    else:
+      logits_BTV = nn.Dense(m.vocab_size, use_bias=False, name='head', dtype=jnp.float32)(x_BTD)
+    if m.head_bias:
+      logits_BTV += self.param('head_bias', nn.initializers.zeros, (m.vocab_size,))[None, None]
+    return logits_BTV, layers
+
+
+class Block(nn.Module):
+  """One layer. `slots` is (keys, values, index of the first new one) of a cache."""
+
+  m: object
+  enc: Encoding
+
+  @nn.compact
+  def __call__(self, x_BTD, where, tables, key_B, slots):
+    m = self.m
+    attend, mlp = Attention(m, self.enc, name='attention'), Mlp(m, name='mlp')
+    a_BTD = norm(m, 'attention_norm')(x_BTD)
+    y_BTD, layer = attend(a_BTD, where, tables, slots)
+    y_BTD = dropout(y_BTD, m.dropout, key_B, 0)
+    if m.parallel_block:
+      b_BTD = a_BTD if m.shared_block_norm else norm(m, 'mlp_norm')(x_BTD)
+      return x_BTD + y_BTD + dropout(mlp(b_BTD), m.dropout, key_B, 1), layer
+    x_BTD = x_BTD + y_BTD
+    return x_BTD + dropout(mlp(norm(m, 'mlp_norm')(x_BTD)), m.dropout, key_B, 1), layer
+
+
+class Attention(nn.Module):
+  """Projections around `attention.attend`."""
+
+  m: object
+  enc: Encoding
+
+  @nn.compact
+  def __call__(self, x_BTD, where, tables, slots):
+    m, enc = self.m, self.enc
+
+    def heads(count, name):
+      y = nn.Dense(count * m.head_dim, use_bias=m.qkv_bias, dtype=m.dtype, name=name)(x_BTD)
+      if m.qk_norm == 'full' and name != 'value':
+        y = norm(m, f'{name}_norm')(y)
+      y = y.reshape(*x_BTD.shape[:2], count, m.head_dim)
+      return norm(m, f'{name}_norm')(y) if m.qk_norm == 'head' and name != 'value' else y
+
+    q_BTHK, k_BTGK, v_BTGK = heads(m.num_heads, 'query'), heads(m.num_kv_heads, 'key'), heads(m.num_kv_heads, 'value')
+    turn_first = enc.rotate and (slots is None or enc.traits.cache == 'rotated')
+    if turn_first:
+      q_BTHK, k_BTGK = enc.rotate(tables, q_BTHK, k_BTGK)
+    k_BSGK, v_BSGK = (k_BTGK, v_BTGK) if slots is None else (kv.put(slots[0], k_BTGK, slots[2]), kv.put(slots[1], v_BTGK, slots[2]))
+    layer = (k_BSGK, v_BSGK)
+    if enc.rotate and not turn_first:
+      q_BTHK, k_BSGK = enc.rotate(tables, q_BTHK, k_BSGK)
+    out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk)
+    out = out_BTHK.reshape(*x_BTD.shape[:2], -1)
+    return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out')(out), layer
+
+
+class Mlp(nn.Module):
+  """Plain or gated."""
+
+  m: object
+
+  @nn.compact
+  def __call__(self, x_BTD):
+    m = self.m
+    act = ACTIVATIONS[m.mlp]
+
+    def dense(width, name):
+      return nn.Dense(width, use_bias=m.mlp_bias, dtype=m.dtype, name=name)
+
+    h_BTF = act(dense(m.mlp_dim, 'gate')(x_BTD)) * dense(m.mlp_dim, 'up')(x_BTD) if m.mlp in GATED else act(dense(m.mlp_dim, 'up')(x_BTD))
+    return dense(m.embed_dim, 'down')(h_BTF)
+
+
+def norm(m, name):
+  """The config's norm; statistics in float32."""
+  if m.norm == 'rms':
+    return nn.RMSNorm(epsilon=m.norm_epsilon, dtype=m.dtype, name=name)
+  return nn.LayerNorm(epsilon=m.norm_epsilon, dtype=m.dtype, use_bias=m.norm_bias, name=name)
+
+
+def dropout(x_BTD, rate, key_B, salt):
+  """Drops entries by a mask that depends on the row's own key, so that it is the same on any number of devices."""
+  if key_B is None or rate == 0:
+    return x_BTD
+  keys = jax.vmap(jax.random.fold_in, (0, None))(key_B, salt)
+  keep = jax.vmap(lambda k: jax.random.bernoulli(k, 1 - rate, x_BTD.shape[1:]))(keys)
+  return jnp.where(keep, x_BTD / (1 - rate), 0).astype(x_BTD.dtype)
