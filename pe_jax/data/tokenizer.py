@@ -1,0 +1,94 @@
+"""Tokenizers: text as bytes to token ids, with the number of bytes each token stands for.
+
+'bytes' needs no vocabulary file: ids 0..255 are the bytes, 256 begins a sequence. A path that ends in '.model' is a
+sentencepiece model. Losses of different tokenizers compare only per byte, so each token has a byte length whose sum
+over a text is the text's number of bytes. For sentencepiece that is exact if the model was trained with identity
+normalisation, no dummy prefix, no removal of extra white space and byte fallback (`normalization_rule_name='identity',
+add_dummy_prefix=False, remove_extra_whitespaces=False, byte_fallback=True`), and the text does not itself hold U+2581,
+which sentencepiece writes for a space. With a dummy prefix each text counts one byte too many.
+"""
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from pe_jax.config import did_you_mean
+from pe_jax.errors import ConfigError, DataError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tokenizer:
+  """`encode(bytes)` gives int32 ids without BOS, `decode(ids)` a str. Ids are below vocab_size; `bos` is None if there
+  is none.
+  """
+
+  name: str
+  vocab_size: int
+  bos: int | None
+  byte_length_V: np.ndarray
+  encode: Callable[[bytes], np.ndarray]
+  decode: Callable[..., str]
+
+
+def make(name):
+  """The tokenizer of `data.tokenizer`: 'bytes' or the path of a sentencepiece .model."""
+  if name == 'bytes':
+    return _bytes()
+  if str(name).endswith('.model'):
+    return _sentencepiece(os.path.expanduser(name))
+  raise ConfigError(
+    f"data.tokenizer: '{name}' is not known{did_you_mean(name, ['bytes'])} (take 'bytes' or the path of a sentencepiece .model)"
+  )
+
+
+def _bytes():
+  def encode(text):
+    return np.frombuffer(text, np.uint8).astype(np.int32)
+
+  def decode(ids):
+    ids = np.asarray(ids)
+    return ids[ids < 256].astype(np.uint8).tobytes().decode('utf-8', 'replace')
+
+  byte_length_V = np.append(np.ones(256, np.int32), np.int32(0))
+  return Tokenizer('bytes', 257, 256, byte_length_V, encode, decode)
+
+
+def _sentencepiece(path):
+  if not os.path.isfile(path):
+    raise DataError(f"{path}: there is no such sentencepiece model (train one, or set data.tokenizer='bytes')")
+  try:
+    with warnings.catch_warnings():
+      # Its SWIG wrapper warns about itself on newer Pythons.
+      warnings.simplefilter('ignore', DeprecationWarning)
+      import sentencepiece
+  except ImportError:
+    raise ConfigError(f"data.tokenizer: '{path}' needs the sentencepiece package (pip install pe_jax[spm])") from None
+  model = sentencepiece.SentencePieceProcessor()
+  try:
+    model.LoadFromFile(path)
+  except (OSError, RuntimeError) as e:
+    raise DataError(f'{path}: not a sentencepiece model, {e} (give the .model file that its training wrote)') from None
+
+  pieces = model.get_piece_size()
+  bos = model.bos_id() if model.bos_id() >= 0 else pieces
+  byte_length_V = np.zeros(max(pieces, bos + 1), np.int32)
+  byte_length_V[:pieces] = [_byte_length(model, i) for i in range(pieces)]
+
+  def encode(text):
+    return np.asarray(model.encode(text.decode('utf-8')), np.int32)
+
+  def decode(ids):
+    return model.decode([int(i) for i in ids if i < pieces])
+
+  return Tokenizer(path, len(byte_length_V), bos, byte_length_V, encode, decode)
+
+
+def _byte_length(model, i):
+  if model.is_control(i) or model.is_unknown(i) or model.is_unused(i):
+    return 0
+  if model.is_byte(i):
+    return 1
+  return len(model.id_to_piece(i).replace('▁', ' ').encode())
