@@ -1,0 +1,109 @@
+"""The same step on many devices: `jit` over a mesh (axes data and fsdp), or `pmap`.
+
+A `Spread` hides which: states and batches go in with `put_state` and `put_batch`, one copy of the state comes out with `get_state`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pe_jax.errors import ConfigError
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+  """How a run is spread over devices."""
+
+  step: Callable  # (state, batch) -> (state, metrics)
+  put_state: Callable
+  put_batch: Callable
+  get_state: Callable
+  evaluate: Callable  # (params of one copy, batch as from the pipeline) -> whatever eval_step returns
+
+
+def check(config, devices):
+  """Refuses a batch or a mesh that does not fit the devices."""
+  count, rows = len(devices), config.batch_size // config.accumulate
+  if config.parallel == 'jit':
+    size = config.mesh.fsdp * max(config.mesh.data, 1)
+    if (config.mesh.data == -1 and count % config.mesh.fsdp) or (config.mesh.data > 0 and size > count):
+      raise ConfigError(f'mesh: data={config.mesh.data} x fsdp={config.mesh.fsdp} does not fit {count} devices')
+    count = count if config.mesh.data == -1 else size
+  if rows % count:
+    raise ConfigError(
+      f'batch_size: {config.batch_size} rows in {config.accumulate} micro-batches cannot be divided over {count} devices '
+      f'(use a multiple of {count * config.accumulate}, or fewer devices with mesh.data)'
+    )
+
+
+def mesh(config, devices):
+  """The (data, fsdp) mesh of the config."""
+  data = len(devices) // config.mesh.fsdp if config.mesh.data == -1 else config.mesh.data
+  used = np.asarray(devices[: data * config.mesh.fsdp])
+  return jax.make_mesh((data, config.mesh.fsdp), ('data', 'fsdp'), axis_types=(AxisType.Auto,) * 2, devices=used.ravel())
+
+
+def make(config, train_step, eval_step, devices):
+  """The Spread that `config.parallel` names."""
+  check(config, devices)
+  return (_jit if config.parallel == 'jit' else _pmap)(config, train_step, eval_step, devices)
+
+
+def _jit(config, train_step, eval_step, devices):
+  grid = mesh(config, devices)
+  rows = NamedSharding(grid, P(('data', 'fsdp')))
+
+  def put_batch(batch):
+    return {k: jax.make_array_from_process_local_data(rows, v) for k, v in batch.items()}
+
+  step = jax.jit(train_step, donate_argnums=0)
+  evaluate = jax.jit(eval_step)
+  return Spread(
+    step=step,
+    put_state=lambda state: jax.device_put(state, jax.tree.map(lambda x: sharding(grid, x.shape), state)),
+    put_batch=put_batch,
+    get_state=lambda state: state,
+    evaluate=lambda params, batch: evaluate(params, put_batch(batch)),
+  )
+
+
+def sharding(grid, shape):
+  """The longest axis that fsdp divides is split over it; what has none is kept whole everywhere."""
+  size = grid.shape['fsdp']
+  fits = [n for n in range(len(shape)) if size > 1 and shape[n] % size == 0 and shape[n] >= size]
+  if not fits:
+    return NamedSharding(grid, P())
+  longest = max(fits, key=lambda n: shape[n])
+  return NamedSharding(grid, P(*(['fsdp' if n == longest else None for n in range(len(shape))])))
+
+
+def _pmap(config, train_step, eval_step, devices):
+  """JAX keeps pmap in maintenance; the step and its numbers are the same."""
+  del config
+  local = [d for d in devices if d.process_index == jax.process_index()]
+
+  def total(sums):
+    return jax.lax.psum(sums, 'devices')
+
+  def put_batch(batch):
+    return {k: v.reshape(len(local), -1, *v.shape[1:]) for k, v in batch.items()}
+
+  step = jax.pmap(lambda state, batch: train_step(state, batch, total), 'devices', devices=devices, donate_argnums=0)
+  evaluate = jax.pmap(lambda params, batch: total(eval_step(params, batch)), 'devices', in_axes=(None, 0), devices=devices)
+
+  def run_step(state, batch):
+    state, metrics = step(state, batch)
+    return state, jax.tree.map(lambda x: x[0], metrics)
+
+  return Spread(
+    step=run_step,
+    put_state=lambda state: jax.tree.map(lambda x: jnp.stack([x] * len(local)), state),
+    put_batch=put_batch,
+    get_state=lambda state: jax.tree.map(lambda x: x[0], state),
+    evaluate=lambda params, batch: jax.tree.map(lambda x: x[0], evaluate(params, put_batch(batch))),
+  )

@@ -1,0 +1,47 @@
+"""Signs of life on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
+
+import contextlib
+import sys
+import time
+
+
+class Bar:
+  """Counts towards a total; `note` is shown behind the count."""
+
+  def __init__(self, total, done=0, label='', unit='step'):
+    self._total, self._done, self._label, self._unit = total, done, label, unit
+    self._bar, self._last = None, time.monotonic()
+    if sys.stderr.isatty():
+      from tqdm import tqdm
+
+      self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True)
+
+  def advance(self, amount=1, note=''):
+    """Counts `amount` more."""
+    self._done += amount
+    if self._bar is not None:
+      self._bar.set_postfix_str(note, refresh=False)
+      self._bar.update(amount)
+    elif time.monotonic() - self._last > 10:
+      self._last = time.monotonic()
+      print(f'{self._label} {self._done}/{self._total} {self._unit}s {note}'.rstrip(), file=sys.stderr, flush=True)
+
+  def close(self):
+    """Leaves the bar where it is."""
+    if self._bar is not None:
+      self._bar.close()
+
+
+@contextlib.contextmanager
+def bar(total, done=0, label='', unit='step'):
+  """`Bar` as a context."""
+  shown = Bar(total, done, label, unit)
+  try:
+    yield shown
+  finally:
+    shown.close()
+
+
+def say(text):
+  """One line on stderr."""
+  print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,78 @@
+"""One training step, pure, with no device in sight.
+
+Loss, weight and gradients are SUMS over targets until `total` has added them up over whatever the step is spread on (nothing under jit,
+a `psum` under pmap); then there is one division. So every target counts the same on ragged packed rows, under accumulation and on any
+number of devices, and a micro-batch without targets changes nothing.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pe_jax import loss, model
+from pe_jax.encodings.base import Where
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=['params', 'opt', 'step', 'key', 'finite'], meta_fields=[])
+@dataclasses.dataclass(frozen=True)
+class State:
+  """Everything that training changes. `finite` turns False at the first NaN or infinity, and from then on nothing is updated."""
+
+  params: dict
+  opt: optax.OptState
+  step: jax.Array
+  key: jax.Array
+  finite: jax.Array
+
+
+def init(config, enc, tx, params=None):
+  """The state before the first step, from the config's seed."""
+  init_key, key = jax.random.split(jax.random.PRNGKey(config.seed))
+  params = model.init(config, enc, init_key) if params is None else params
+  return State(params, tx.init(params), jnp.int32(0), key, jnp.bool_(True))
+
+
+def make(config, enc, tx):
+  """train_step(state, batch, total) -> (state, metrics)."""
+
+  def loss_sum(params, batch, key):
+    key_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['row']) if config.model.dropout else None
+    return _nll_sums(config, enc, params, batch, key_B)
+
+  gradient = jax.value_and_grad(loss_sum, has_aux=True)
+
+  def train_step(state, batch, total=lambda x: x):
+    key = jax.random.fold_in(state.key, state.step)
+    if config.accumulate == 1:
+      sums = gradient(state.params, batch, key)
+    else:
+      # Row r goes to micro-batch r mod A: each device keeps its own rows.
+      micro = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(-1, config.accumulate, *x.shape[1:]), 1, 0), batch)
+      zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(gradient, state.params, jax.tree.map(lambda x: x[0], micro), key))
+      sums, _ = jax.lax.scan(lambda carry, b: (jax.tree.map(jnp.add, carry, gradient(state.params, b, key)), None), zero, micro)
+    (nll, weight), grads = total(sums)
+    one = 1.0 / jnp.maximum(weight, 1.0)
+    grads = jax.tree.map(lambda g: g * one, grads)
+    norm = optax.global_norm(grads)
+    updates, opt = tx.update(grads, state.opt, state.params)
+    finite = state.finite & jnp.isfinite(nll) & jnp.isfinite(norm)
+    new = State(optax.apply_updates(state.params, updates), opt, state.step + 1, state.key, finite)
+    old = dataclasses.replace(state, finite=finite)
+    metrics = {'loss': nll * one, 'targets': weight, 'gradient_norm': norm, 'finite': finite}
+    return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old), metrics
+
+  return train_step
+
+
+def make_eval(config, enc):
+  """eval_step(params, batch) -> (sum of nll, number of targets)."""
+  return lambda params, batch: _nll_sums(config, enc, params, batch, None)
+
+
+def _nll_sums(config, enc, params, batch, key_B):
+  where = Where.forward(batch['pos'], batch['doc'], config.model.causal)
+  logits = model.apply(config, enc, params, batch['tokens'], where, key_B=key_B)
+  return jnp.sum(loss.nll(logits, batch['targets']) * batch['weight']), jnp.sum(batch['weight'])

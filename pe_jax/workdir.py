@@ -1,0 +1,90 @@
+"""A run's folder: who may write in it, what configuration it holds, and the machine it ran on.
+
+WORKDIR/ config.json  env.json  data.json  LOCK  checkpoints/  metrics.jsonl  timing.jsonl  tensorboard/  eval/  figures/  DONE
+"""
+
+import contextlib
+import fcntl
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+
+from pe_jax import config as config_lib
+from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
+
+PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
+
+
+def check_config(workdir, config):
+  """Refuses a workdir that holds a run of another configuration; creates nothing."""
+  path = pathlib.Path(workdir) / 'config.json'
+  if path.exists():
+    lines = config_lib.diff(json.loads(path.read_text()), config.to_dict())
+    if lines:
+      raise ConfigDiffers(f'{workdir}: holds a run of another configuration (choose another workdir):\n  ' + '\n  '.join(lines))
+
+
+def read_config(workdir):
+  """The config stored there."""
+  path = pathlib.Path(workdir) / 'config.json'
+  if not path.exists():
+    raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
+  return config_lib.from_json(path.read_text())
+
+
+@contextlib.contextmanager
+def locked(workdir):
+  """Creates the folder and holds it for this process; a dead holder frees it."""
+  folder = pathlib.Path(workdir)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = (folder / 'LOCK').open('a+')
+  except OSError as error:
+    raise WriteError(f'{workdir}: cannot be written: {error.strerror}') from error
+  with handle:
+    try:
+      fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+      handle.seek(0)
+      raise WorkdirInUse(f'{workdir}: in use by {handle.read().strip() or "another process"} (wait for it, or stop it)') from None
+    handle.truncate(0)
+    handle.write(f'process {os.getpid()} on {platform.node()}\n')
+    handle.flush()
+    yield folder
+
+
+def write(path, text):
+  """Writes a whole file or nothing: readers never see a torn one."""
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  with temporary.open('w') as file:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
+  temporary.replace(path)
+
+
+def write_json(path, tree):
+  """Strict JSON, one canonical form."""
+  write(path, json.dumps(tree, indent=2, sort_keys=True, allow_nan=False) + '\n')
+
+
+def environment():
+  """What bit-exact repetition depends on."""
+  import jax
+
+  device = jax.devices()[0]
+  return {
+    'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
+    'python': platform.python_version(),
+    'machine': platform.machine(),
+    'xla_flags': os.environ.get('XLA_FLAGS', ''),
+    'backend': device.platform,
+    'device_kind': device.device_kind,
+    'device_count': jax.device_count(),
+    'process_count': jax.process_count(),
+    'cores': len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(),
+  }
