@@ -1,0 +1,142 @@
+"""Evaluation of a checkpoint at lengths it was not trained on: protocols (a file each), one result row for each encoding and length.
+
+The parameters are the checkpoint's and so is the config; an encoding that differs from the trained one is an explicit choice, and every
+row carries both names.
+"""
+
+import dataclasses
+import importlib
+import math
+import pathlib
+
+import jax
+import numpy as np
+
+from pe_jax import data, encodings, metrics, model, progress
+from pe_jax.config import config_hash, did_you_mean
+from pe_jax.errors import ConfigError
+from pe_jax.evaluate import score
+
+
+def protocols():
+  """Names of the protocols, each a file of this folder."""
+  return ['nonoverlapping', 'prefix']
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+  """What is evaluated: parameters under a config, on a fixed list of documents."""
+
+  config: object
+  params: dict
+  tokenizer: object
+  documents: list
+  info: dict
+
+  def at_length(self, spec, length):
+    """The spec with the factor it has at this length."""
+    return encodings.at_length(spec, length, self.config.train_length)
+
+  def encoding(self, spec, length):
+    """The record, for this length."""
+    enc = encodings.make(spec, model.dims(self.config), length)
+    model.check_length(enc, length)
+    return enc
+
+  def length_dependent(self, spec, length):
+    """Whether what a token sees depends on its document's length."""
+    return self.encoding(spec, length).traits.length_dependent
+
+  def by_position(self, spec, length, rows, advance):
+    """`score.by_position` under the spec."""
+    return score.by_position(self.config, self.encoding(spec, length), self.params, rows, advance)
+
+
+def subject(config, params, split='test', max_targets=0):
+  """The Subject for a run's own data."""
+  tokenizer = data.make_tokenizer(config.data.tokenizer)
+  source = data.open_documents(config.data, split)
+  documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=config.data.min_bytes)
+  return Subject(config, params, tokenizer, documents, info)
+
+
+def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=None):
+  """Result rows for every protocol, encoding and length.
+
+  Args:
+    subject: a `Subject`.
+    lengths: the lengths, in tokens.
+    specs: encodings as strings or Specs; None: the trained one. Fields they leave open are the trained encoding's.
+    wanted: names of protocols.
+    extra: more entries for every row, such as the checkpoint's step.
+  """
+  trained = encodings.parse(subject.config.encoding)
+  specs = [encodings.parse(s) if isinstance(s, str) else s for s in (specs or [trained])]
+  specs = [encodings.inherit(s, trained) for s in specs]
+  check(subject, lengths, specs, wanted)
+  tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
+  rows = []
+  with progress.bar(tokens, label='evaluating', unit='token') as bar:
+    for protocol in wanted:
+      measure = importlib.import_module(f'pe_jax.evaluate.{protocol}').measure
+      for spec in specs:
+        note = f'{protocol} {spec}'
+        for length, at_length, nll_T, weight_T, convention in measure(subject, spec, lengths, lambda n, note=note: bar.advance(n, note)):
+          row = result_row(subject, nll_T, weight_T)
+          named = {'encoding': str(at_length), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
+          named |= {'length': length, 'protocol': protocol}
+          rows.append(named | row | convention | (extra or {}))
+  return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length']))
+
+
+def check(subject, lengths, specs, wanted):
+  """Refuses what cannot be measured, before anything is compiled."""
+  for protocol in wanted:
+    if protocol not in protocols():
+      known = protocols()
+      raise ConfigError(f"protocols: '{protocol}' is unknown{did_you_mean(protocol, known)} (there are {', '.join(known)})")
+  if not lengths or min(lengths) < 1:
+    raise ConfigError(f'lengths: {list(lengths)} must be one or more numbers of tokens, each at least 1')
+  for spec in specs:
+    for length in lengths:
+      subject.encoding(subject.at_length(spec, length), length)
+
+
+def result_row(subject, nll_T, weight_T):
+  """Losses, counts and the conditions under which they were measured."""
+  config, tokenizer = subject.config, subject.tokenizer
+  targets = int(weight_T.sum())
+  nll = float(nll_T.sum() / targets)
+  bytes_a_target = subject.info['bytes'] / subject.info['targets']
+  return {
+    'train_length': config.train_length,
+    'nll': nll,
+    'ppl': math.exp(min(nll, 700.0)),
+    'bits_per_byte': nll / math.log(2) / bytes_a_target,
+    'targets': targets,
+    'documents': subject.info['documents'],
+    'documents_sha256': subject.info['documents_sha256'],
+    'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
+    'bos': tokenizer.bos is not None,
+    'positions': 'from 0 in each window',
+    'backend': jax.default_backend(),
+    'device_kind': jax.devices()[0].device_kind,
+    'device_count': jax.device_count(),
+    'config_hash': config_hash(config),
+    'seed': config.seed,
+  }
+
+
+def buckets(nll_T, weight_T, width):
+  """Mean loss in buckets of positions [start, end)."""
+  starts = np.arange(0, len(nll_T), width)
+  nll, weight = np.add.reduceat(nll_T, starts), np.add.reduceat(weight_T, starts)
+  ends = np.minimum(starts + width, len(nll_T))
+  rows = zip(starts.tolist(), ends.tolist(), nll.tolist(), weight.tolist(), strict=True)
+  return [{'start': a, 'end': b, 'nll': n / w, 'targets': int(w)} for a, b, n, w in rows if w]
+
+
+def write(workdir, rows):
+  """Appends rows to WORKDIR/eval/<protocol>.jsonl."""
+  for protocol in {r['protocol'] for r in rows}:
+    metrics.append(pathlib.Path(workdir) / 'eval' / f'{protocol}.jsonl', [r for r in rows if r['protocol'] == protocol])

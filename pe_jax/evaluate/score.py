@@ -1,0 +1,59 @@
+"""Scoring rows: sums of negative log-likelihood over targets, in float64 on the host, with one division left to the caller."""
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pe_jax import loss, model
+from pe_jax.encodings.base import Where
+
+TOKENS_A_BATCH = 16_384
+
+
+def as_batch(rows):
+  """The arrays that a step takes, from data.packing.Rows."""
+  arrays = rows.as_dict()
+  del arrays['source']
+  return arrays | {'row': np.arange(len(rows), dtype=np.int32)}
+
+
+def sums(evaluate, params, rows, batch_size):
+  """(sum of nll, targets) over all rows; the last batch is filled up with rows that weigh nothing."""
+  parts = [evaluate(params, as_batch(part)) for part in rows.batches(batch_size)]  # dispatched ahead, fetched below
+  nll, weight = (np.sum(np.asarray(jax.device_get(column), np.float64)) for column in zip(*parts, strict=True))
+  return float(nll), float(weight)
+
+
+def by_position(config, enc, params, rows, advance=lambda tokens: None):
+  """(sum of nll, targets) at each position 0 .. T - 1 of the rows' pieces, float64 (T,) each.
+
+  Rows are spread over all devices. `advance` is told how many tokens each batch had.
+  """
+  length = rows.tokens_BT.shape[1]
+  devices = jax.devices()
+  grid = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
+  params = jax.device_put(params, NamedSharding(grid, P()))
+  split = NamedSharding(grid, P('data'))
+  size = -(-max(1, TOKENS_A_BATCH // length) // len(devices)) * len(devices)
+
+  @jax.jit
+  def score(params, batch):
+    logits = model.apply(config, enc, params, batch['tokens'], Where.forward(batch['pos'], batch['doc'], config.model.causal))
+    return loss.nll(logits, batch['targets']) * batch['weight']
+
+  nll_T, weight_T, waiting = np.zeros(length), np.zeros(length), []
+
+  def fetch(part, scored):
+    position, weight = part.pos_BT.ravel(), part.weight_BT.ravel()
+    nll_T[:] += np.bincount(position, np.asarray(jax.device_get(scored), np.float64).ravel(), length)
+    weight_T[:] += np.bincount(position, weight, length)
+    advance(part.tokens_BT.size)
+
+  for part in rows.batches(size):
+    waiting.append((part, score(params, jax.device_put(as_batch(part), split))))
+    if len(waiting) > 2:
+      fetch(*waiting.pop(0))
+  for part, scored in waiting:
+    fetch(part, scored)
+  return nll_T, weight_T

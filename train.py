@@ -1,0 +1,33 @@
+"""Train a small language model with one encoding.
+
+  python train.py --config=configs/quickstart.py:alibi,train_length=64 --workdir=runs/a
+  python train.py --config=configs/lm.py:rope,runlocal --workdir=runs/b --config.optim.learning_rate=3e-4 --config.encoding='yarn(factor=4)'
+
+The same command again goes on where it was left. Exit codes: 0 done, 2 bad settings, 3 bad data, 4 cannot write, 5 workdir in use,
+6 config differs, 7 not finite, 75 stopped by a signal and saved.
+"""
+
+from absl import flags
+from ml_collections import config_flags
+
+from pe_jax import cli
+
+CONFIG = config_flags.DEFINE_config_file(
+  'config', None, 'Config file, with an argument after a colon; --config.field=value changes a field.'
+)
+WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
+
+
+def main():
+  """Hands over to pe_jax.train."""
+  cli.required('config', 'configs/quickstart.py:alibi')
+  cli.required('workdir', 'runs/a')
+  config = cli.checked(CONFIG.value)
+
+  from pe_jax import train  # after the cheap checks: jax takes seconds to import
+
+  train.run(config, WORKDIR.value)
+
+
+if __name__ == '__main__':
+  cli.run(main, __doc__)
