@@ -36,7 +36,7 @@ def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=512)
     return rows(q_BCHK, k_BSGK, v_BSGK, where.queries(start, chunk))
 
   out_XBCHK = jax.lax.map(one, jnp.arange(chunks) * chunk)
-  out_BTHK = jnp.moveaxis(out_XBCHK, 0, 1).reshape(q_BTHK.shape)
+  out_BTHK = jnp.moveaxis(out_XBCHK, 0, 1).reshape(*q_BTHK.shape[:3], -1)
   return out_BTHK[:, :queries]
 
 
@@ -52,7 +52,7 @@ def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
   weight_BHTS = softmax(s_BHTS, where.visible_BTS()[:, None])
   weight_BGRTS = weight_BHTS.reshape(s_BGRTS.shape).astype(v_BSGK.dtype)
   out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
-  return out_BTGRK.reshape(batch, queries, heads, width).astype(v_BSGK.dtype)
+  return out_BTGRK.reshape(batch, queries, heads, v_BSGK.shape[-1]).astype(v_BSGK.dtype)
 
 
 def distance_bias(enc, tables, where):

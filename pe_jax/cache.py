@@ -36,6 +36,8 @@ class Cache:
 
 def create(model, batch, capacity, length):
   """An empty cache for `config.model`. `length` is the declared length of every document: prompt plus all tokens to come."""
+  if not 1 <= length <= capacity:
+    raise ConfigError(f'cache: a declared length of {length} tokens does not fit {capacity} slots (the cache holds the whole document)')
   shape = (batch, capacity, model.num_kv_heads, model.head_dim)
   empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
   slots = jnp.zeros((batch, capacity), jnp.int32)
@@ -50,8 +52,9 @@ def extend(cache, pos_BT, doc_BT):
     raise ConfigError(f'cache: {int(cache.used)} + {new} tokens do not fit its {cache.capacity} slots (create a larger one)')
   put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=cache.used, axis=1)
   pos_BS, doc_BS = put(cache.pos_BS, pos_BT), put(cache.doc_BS, doc_BT)
-  alone = Where.forward(pos_BT, doc_BT, cache.causal, length=cache.length)
-  where = dataclasses.replace(alone, j_BS=pos_BS, kdoc_BS=doc_BS, klen_BS=jnp.full_like(doc_BS, cache.length), offset=cache.used)
+  len_BT, len_BS = (jnp.full_like(doc, cache.length) for doc in (doc_BT, doc_BS))
+  alone = Where(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, cache.capacity, cache.causal)
+  where = dataclasses.replace(alone, j_BS=pos_BS, kdoc_BS=doc_BS, klen_BS=len_BS, offset=cache.used)
   return where, dataclasses.replace(cache, pos_BS=pos_BS, doc_BS=doc_BS, used=cache.used + new), alone
 
 

@@ -26,7 +26,7 @@ class Dims:
 @functools.partial(
   jax.tree_util.register_dataclass,
   data_fields=['i_BT', 'j_BS', 'qdoc_BT', 'kdoc_BS', 'qlen_BT', 'klen_BS', 'offset'],
-  meta_fields=['causal', 'contiguous'],
+  meta_fields=['longest', 'causal', 'contiguous'],
 )
 @dataclasses.dataclass(frozen=True)
 class Where:
@@ -37,6 +37,7 @@ class Where:
     qdoc_BT, kdoc_BS: int32 document of each; 0 is padding or an empty cache slot.
     qlen_BT, klen_BS: int32 length its document is treated as having: its own in a forward, the declared one in decoding.
     offset: int32 scalar, index of the first query minus index of the first key in their common row.
+    longest: no document's length is above this; known before tracing.
     causal: a query sees only keys at positions up to its own.
     contiguous: within a document positions rise by one with the index, so that distance = index difference.
   """
@@ -47,7 +48,8 @@ class Where:
   kdoc_BS: jax.Array
   qlen_BT: jax.Array
   klen_BS: jax.Array
-  offset: jax.Array | int = 0
+  offset: jax.Array | int
+  longest: int
   causal: bool = True
   contiguous: bool = True
 
@@ -55,7 +57,8 @@ class Where:
   def forward(cls, pos_BT, doc_BT, causal=True, contiguous=True, length=None):
     """Queries and keys are the same tokens. A document is one run of equal ids in its row, as long as that run unless declared."""
     len_BT = run_length(doc_BT) if length is None else jnp.full_like(doc_BT, length)
-    return cls(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, causal, contiguous)
+    longest = max(doc_BT.shape[1], length or 0)
+    return cls(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, longest, causal, contiguous)
 
   def distance_BTS(self):
     """Query position minus key position."""

@@ -38,7 +38,8 @@ def dynamic_ntk(frequency_F, *, factor=1.0, original_length, length):
   """
   _check_factor(factor)
   length = np.maximum(np.asarray(length, np.float64), original_length)[..., None]
-  return frequency_F * _powers(factor * length / original_length - (factor - 1), len(frequency_F)), 1.0
+  ratio = 1 + factor * (length / original_length - 1)  # in this order exactly 1 at L
+  return frequency_F * _powers(ratio, len(frequency_F)), 1.0
 
 
 def yarn(

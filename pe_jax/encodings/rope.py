@@ -66,11 +66,11 @@ def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_lengt
     wanted = inspect.signature(function).parameters
     return function(frequency_F, **fields, **{k: v for k, v in {**given, **more}.items() if k in wanted})
 
-  def phase(position_BT, length_BT):
+  def phase(position_BT, length_BT, longest):
     """(cos, sin) of each token, times the attention factor."""
     if dynamic:
-      # Every length a document in this row can have, on the host: exact phases need float64 frequencies.
-      first, last = given['original_length'], max(position_BT.shape[1], given['original_length'])
+      # One row of frequencies for every length a document can have, on the host: exact phases need float64 frequencies.
+      first, last = given['original_length'], max(longest, given['original_length'])
       frequency_XF, factor = mapped(length=np.arange(first, last + 1))
       high, low = (jnp.asarray(w)[jnp.clip(length_BT, first, last) - first] for w in phases.words(frequency_XF))
       cos, sin = phases.cos_sin_of_words(position_BT[..., None], high, low)
@@ -81,7 +81,7 @@ def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_lengt
 
   mapped(length=1) if dynamic else mapped()  # wrong settings are refused here, before anything is traced
   return Encoding(
-    prepare=lambda params, where: (phase(where.i_BT, where.qlen_BT), phase(where.j_BS, where.klen_BS)),
+    prepare=lambda params, w: (phase(w.i_BT, w.qlen_BT, w.longest), phase(w.j_BS, w.klen_BS, w.longest)),
     rotate=lambda tables, q, k: (turn(q, *tables[0], layout), turn(k, *tables[1], layout)),
     traits=Traits(relative=True, length_dependent=dynamic, cache='raw' if dynamic else 'rotated'),
   )
