@@ -26,3 +26,28 @@ def aligned(table, left=1):
     '  '.join(cell.ljust(w) if k < left else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
     for row in table
   )
+
+
+def by_position(rows, in_distribution):
+  """Mean loss in ranges of positions of one long window, one line a reading of the parameters.
+
+  Args:
+    rows: result rows of the longest length.
+    in_distribution: {trained encoding: loss in non-overlapping windows of the training length}.
+  """
+  train, longest = rows[0]['train_length'], rows[0]['length']
+  edges = [(3 * train // 4, train)]
+  while edges[-1][1] < longest:
+    edges.append((edges[-1][1], min(2 * edges[-1][1], longest)))
+  head = ['trained with', 'read as', 'in-distribution', *(f'{a}-{b - 1}' for a, b in edges)]
+  body = []
+  for row in rows:
+    trained = row['trained_encoding']
+    body.append([trained, row['encoding'], f'{in_distribution[trained]:.3f}', *(f'{mean(row, a, b):.3f}' for a, b in edges)])
+  return aligned([head, *body], left=2)
+
+
+def mean(row, start, end):
+  """Mean loss over the buckets within positions [start, end)."""
+  inside = [b for b in row['position_buckets'] if start <= b['start'] and b['end'] <= end]
+  return sum(b['nll'] * b['targets'] for b in inside) / sum(b['targets'] for b in inside)
