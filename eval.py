@@ -33,8 +33,8 @@ def main():
 
   run = pe_jax.load(WORKDIR.value, step)
   rows = run.evaluate(lengths, specs, PROTOCOLS.value, SPLIT.value, MAX_TARGETS.value)
+  print(table.losses(rows), flush=True)
   evaluate.write(WORKDIR.value, rows)
-  print(table.losses(rows))
 
 
 if __name__ == '__main__':

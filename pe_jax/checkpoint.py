@@ -22,6 +22,8 @@ class Checkpoints:
       self._folder,
       item_handlers={'state': ocp.StandardCheckpointHandler(), 'progress': ocp.JsonCheckpointHandler()},
       options=ocp.CheckpointManagerOptions(
+        best_fn=lambda m: m['validation_loss'],  # without it the losses are not written beside the checkpoints
+        best_mode='min',
         create=not read_only,
         read_only=read_only,
         cleanup_tmp_directories=not read_only,
@@ -49,32 +51,44 @@ class Checkpoints:
     try:
       self._manager.save(step, args=items, metrics=metrics, force=True)
     except (OSError, ValueError) as error:
-      raise WriteError(f'{self._folder}: checkpoint {step} could not be written: {error}') from error
+      # Saving is asynchronous: what failed may be the save before.
+      raise WriteError(f'{self._folder}: checkpoint {step} or the one before could not be written: {_line(error)}') from error
 
   def restore(self, step, like):
     """(state, progress) of a step, with the structure, shapes, dtypes and placement of `like`."""
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract), progress=ocp.args.JsonRestore())
-    restored = self._manager.restore(step, args=items)
+    try:
+      restored = self._manager.restore(step, args=items)
+    except Exception as error:
+      said = _line(error)
+      raise WriteError(f'{self._folder / str(step)}: cannot be read: {said} (move it elsewhere to go on from an older one)') from error
     return restored['state'], restored['progress']
 
   def restore_params(self, step):
     """The parameters alone, as saved, on one device."""
+    abstract = self._abstract(step)
+    return self._manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract)))['state']['params']
+
+  def params_shapes(self, step):
+    """What `restore_params` gives, as shapes and types; nothing is read but the description."""
+    return self._abstract(step)['params']
+
+  def _abstract(self, step):
     if step is None:
       raise DataError(f'{self._folder}: no checkpoint there yet (train first)')
     if step not in self.steps():
       raise DataError(f'{self._folder}: no checkpoint of step {step} (there are {", ".join(map(str, self.steps())) or "none"})')
-    metadata = self._manager.item_metadata(step)['state']
     one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    abstract = jax.tree.map(lambda m: jax.ShapeDtypeStruct(m.shape, m.dtype, sharding=one), metadata.tree)
-    return self._manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract)))['state']['params']
+    metadata = self._manager.item_metadata(step)['state']
+    return jax.tree.map(lambda m: jax.ShapeDtypeStruct(m.shape, m.dtype, sharding=one), metadata.tree)
 
   def check_for_errors(self):
     """Raises what an asynchronous save has run into."""
     try:
       self._manager.check_for_errors()
     except Exception as error:
-      raise WriteError(f'{self._folder}: a checkpoint could not be written: {error}') from error
+      raise WriteError(f'{self._folder}: a checkpoint could not be written: {_line(error)}') from error
 
   def close(self):
     """Waits for the save in flight."""
@@ -82,4 +96,9 @@ class Checkpoints:
       self._manager.wait_until_finished()
       self._manager.close()
     except Exception as error:
-      raise WriteError(f'{self._folder}: the last checkpoint could not be written: {error}') from error
+      raise WriteError(f'{self._folder}: the last checkpoint could not be written: {_line(error)}') from error
+
+
+def _line(error):
+  """orbax's pages in one line."""
+  return ' '.join(str(error).split())[:300]

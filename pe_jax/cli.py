@@ -1,7 +1,9 @@
 """What the entry points share: flags parsed, mistakes answered in one line, exit codes kept."""
 
+import pathlib
 import sys
 
+import ml_collections
 from absl import flags, logging
 
 from pe_jax import config as config_lib
@@ -13,32 +15,51 @@ flags.DEFINE_boolean('debug', False, 'Show the traceback of an error.')
 def run(main, doc):
   """Parses sys.argv, calls main() and exits with its code. `doc` is what --help shows first."""
   if any(arg in ('--help', '-h', '-help', '--helpfull') for arg in sys.argv[1:]):
-    print(doc.strip() + '\n\nFlags:' + flags.FLAGS.get_help(include_special_flags=False).rstrip())
+    print(doc.strip() + '\n\nFlags:' + flags.FLAGS.main_module_help() + flags.FLAGS.module_help(__name__))
     sys.exit(0)
   logging.set_verbosity(logging.FATAL)  # orbax logs pages for one failed write; what matters is raised and told in a line
   try:
     _parse(sys.argv)
     main()
   except UserError as error:
-    if flags.FLAGS.is_parsed() and flags.FLAGS.debug:
+    if flags.FLAGS.debug if flags.FLAGS.is_parsed() else '--debug' in sys.argv:
       raise
     print(f'ERROR: {error}', file=sys.stderr, flush=True)
     sys.exit(error.exit_code)
+  except KeyboardInterrupt:
+    sys.exit(130)  # before anything was trained; from then on a signal saves first
 
 
 def _parse(argv):
+  _check_file(argv)
   try:
     rest = flags.FLAGS(argv)
-  except flags.Error as error:
+  except Exception as error:  # a config file is a program and can raise anything
     _explain_overrides(argv)
-    # A config file's own complaint is the last line of the traceback that config_flags wraps.
-    last = str(error).strip().splitlines()[-1]
-    raise ConfigError(last.partition('ConfigError: ')[2] or last) from error
-  except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-    _explain_overrides(argv)
-    raise ConfigError(' '.join(str(error).split())) from error
+    raise ConfigError(_complaint(error)) from error
   if len(rest) > 1:
     raise ConfigError(f"argument '{rest[1]}' is not a flag (flags start with --; --help lists them)")
+
+
+def _check_file(argv):
+  """Refuses a config file that is not there."""
+  for arg, after in zip(argv[1:], [*argv[2:], '']):
+    name, equals, value = arg.lstrip('-').partition('=')
+    path = (value if equals else after).partition(':')[0]
+    if arg.startswith('-') and name == 'config' and not pathlib.Path(path).is_file():
+      raise ConfigError(f"--config: there is no file '{path}' (for instance --config=configs/quickstart.py:alibi)")
+
+
+def _complaint(error):
+  """One line: a config file's own error, without what config_flags and absl wrap around it."""
+  wrap = error
+  while wrap is not None and not str(wrap).startswith('Error whilst parsing config file'):
+    wrap = wrap.__context__
+  cause = error if wrap is None else wrap.__context__
+  said = ' '.join(str(cause).split())
+  if isinstance(cause, (UserError, flags.Error)):
+    return said
+  return f'--config: the file raised {type(cause).__name__}: {said} (--debug shows where)'
 
 
 def _explain_overrides(argv):
@@ -52,18 +73,22 @@ def _explain_overrides(argv):
 
 def required(name, example):
   """The value of a flag that must be given."""
-  value = flags.FLAGS[name].value
-  if value in (None, ''):
+  flag = flags.FLAGS[name]
+  if not flag.present or flag.value == '':
     raise ConfigError(f'--{name}: missing (for instance --{name}={example})')
-  return value
+  return flag.value
 
 
 def checked(config):
   """The config with its fields checked, before anything heavy is imported."""
   from pe_jax import encodings, resolve
 
-  if config is None:
-    raise ConfigError('--config: the file returned nothing (get_config must return a ConfigDict)')
+  try:
+    getattr(config, 'items', None)  # what stands for a file that raised an OSError raises at a touch
+  except OSError as error:
+    raise ConfigError(_complaint(error.__cause__ or error)) from error
+  if not isinstance(config, ml_collections.ConfigDict):
+    raise ConfigError(f'--config: the file returned {type(config).__name__} (get_config must return a ConfigDict)')
   resolve.check_fields(config)
   encodings.check_name(config.encoding)
   return config

@@ -100,14 +100,18 @@ def parse_arg(arg, **defaults):
   Returns a ConfigDict of the defaults with what the argument changed.
   """
   values = ml_collections.ConfigDict(defaults)
-  first = next(iter(defaults))
+  first, given = next(iter(defaults)), set()
   for item in _split(arg or ''):
     key, equals, text = item.partition('=') if '(' not in item.partition('=')[0] else (item, '', '')
     key = key.strip()
-    if not equals and isinstance(defaults.get(key), bool):
-      values[key] = True
-    elif not equals:
+    bare = not equals and not isinstance(defaults.get(key), bool)
+    if (first if bare else key) in given:
+      raise ConfigError(f"config argument '{item}': {first if bare else key} is given twice in '{arg}'")
+    given.add(first if bare else key)
+    if bare:
       values[first] = item
+    elif not equals:
+      values[key] = True
     elif key in defaults:
       values[key] = _typed(key, text.strip(), defaults[key])
     else:

@@ -22,11 +22,11 @@ def read(path):
 def append(path, rows):
   """Adds rows at the end, in one write."""
   path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
   text = ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows)
-  drop_torn_line(path)
-  with path.open('a') as file:
-    file.write(text)
+  with workdir_lib.writing(path):
+    drop_torn_line(path)
+    with path.open('a') as file:
+      file.write(text)
 
 
 def drop_torn_line(path):

@@ -29,6 +29,10 @@ class Spread:
 def check(config, devices):
   """Refuses a batch or a mesh that does not fit the devices."""
   count, rows = len(devices), config.batch_size // config.accumulate
+  if config.parallel == 'pmap' and (config.mesh.fsdp > 1 or config.mesh.data not in (-1, count)):
+    raise ConfigError(
+      f"mesh: data={config.mesh.data} x fsdp={config.mesh.fsdp} has no meaning under pmap, which takes all {count} devices (parallel='jit')"
+    )
   if config.parallel == 'jit':
     size = config.mesh.fsdp * max(config.mesh.data, 1)
     if (config.mesh.data == -1 and count % config.mesh.fsdp) or (config.mesh.data > 0 and size > count):

@@ -67,7 +67,7 @@ def resolve(config):
 
   check_fields(config)
   encodings.check_name(config.encoding)
-  c = ml_collections.ConfigDict(config.to_dict())
+  c = ml_collections.ConfigDict(typed(config.to_dict(), config_lib.default()))
   sources.check_name(c.data.source)
   _derive_model(c.model, tokenizer_lib.make(c.data.tokenizer))
   if c.batch_size % c.accumulate:
@@ -79,7 +79,10 @@ def resolve(config):
 
   optim.check_name(c.optim.name)
   c.encoding = str(encodings.parse(c.encoding))
-  model.check_length(encodings.make(c.encoding, model.dims(c)), c.train_length)
+  enc = encodings.make(c.encoding, model.dims(c))
+  model.check_length(enc, c.train_length)
+  # The embedding was trained at one scale; another encoding at evaluation must not change it.
+  c.model.embed_scale = c.model.embed_scale or (c.model.embed_dim**0.5 if enc.embed else 1.0)
   return c.lock()
 
 
@@ -100,6 +103,12 @@ def check_fields(config):
     if field in CHOICES and value not in CHOICES[field]:
       close = config_lib.did_you_mean(value, CHOICES[field])
       raise ConfigError(f'{field}: {value!r} is unknown{close} (there are {", ".join(CHOICES[field])})')
+
+
+def typed(tree, example):
+  """Whole numbers given for float fields as floats, so that one config has one hash."""
+  nested = (dict, ml_collections.ConfigDict)
+  return {k: typed(v, example[k]) if isinstance(v, nested) else type(example[k])(v) for k, v in tree.items()}
 
 
 def _check_number(field, value):

@@ -36,7 +36,7 @@ class Run:
   def encoding(self, spec=None, length=0):
     """The record of the trained encoding, or of another one with what it leaves open taken from the trained one."""
     trained = encodings.parse(self.config.encoding)
-    spec = encodings.inherit(encodings.parse(spec), trained) if spec else trained
+    spec = encodings.inherit(encodings.check_name(spec), trained) if spec else trained
     return encodings.make(spec, model.dims(self.config), length)
 
   def logits(self, tokens, encoding=None, pos=None, doc=None):

@@ -56,9 +56,10 @@ def make(config, enc, tx):
     (nll, weight), grads = total(sums)
     one = 1.0 / jnp.maximum(weight, 1.0)
     grads = jax.tree.map(lambda g: g * one, grads)
-    norm = optax.global_norm(grads)
+    norm = optax.tree.norm(grads)
     updates, opt = tx.update(grads, state.opt, state.params)
-    finite = state.finite & jnp.isfinite(nll) & jnp.isfinite(norm)
+    # The update too: a huge learning rate can overflow it where loss and gradient are still finite.
+    finite = state.finite & jnp.isfinite(nll) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(updates))
     new = State(optax.apply_updates(state.params, updates), opt, state.step + 1, state.key, finite)
     old = dataclasses.replace(state, finite=finite)
     metrics = {'loss': nll * one, 'targets': weight, 'gradient_norm': norm, 'finite': finite}

@@ -7,6 +7,8 @@ was never interrupted (on the same machine and versions; env.json says which).
 import contextlib
 import dataclasses
 import hashlib
+import math
+import pathlib
 import signal
 import time
 
@@ -23,8 +25,12 @@ def run(config, workdir):
   """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats."""
   config = resolve.resolve(config)
   workdir_lib.check_config(workdir, config)
+  if done := workdir_lib.finished(workdir):
+    progress.say(f'{workdir}: finished already ({done["step"]} steps)')
+    return done['validation_loss']
+  workdir_lib.check_free(workdir)
   parallel.check(config, jax.devices())
-  if config.init_from:
+  if config.init_from and not (pathlib.Path(workdir) / 'config.json').exists():
     init_from.check(config)
   tokenizer = data.make_tokenizer(config.data.tokenizer)
   train_docs, validation_docs = data.open_documents(config.data, 'train'), data.open_documents(config.data, 'validation')
@@ -43,21 +49,40 @@ def run(config, workdir):
     process_index=jax.process_index(),
     process_count=jax.process_count(),
   )
-  with workdir_lib.locked(workdir) as folder:
+  record = {'train': train_docs.record, 'validation': validation_docs.record}
+  workdir_lib.check_data(workdir, record)
+  with workdir_lib.locked(workdir) as folder, stop_signals() as caught:
     workdir_lib.check_config(workdir, config)
     workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
-    workdir_lib.write_json(folder / 'env.json', workdir_lib.environment())
-    workdir_lib.write_json(folder / 'data.json', {'train': train_docs.record, 'validation': validation_docs.record})
+    workdir_lib.write_environment(folder)
+    workdir_lib.write_json(folder / 'data.json', record)
     with contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)) as checkpoints:
-      return Loop(config, folder, batches, rows, checkpoints).run()
+      return Loop(config, folder, batches, rows, checkpoints, caught).run()
+
+
+@contextlib.contextmanager
+def stop_signals():
+  """A list of the SIGTERM and SIGINT that came: they do nothing else, the loop saves at the end of its step."""
+  caught = []
+
+  def note(number, frame):
+    del frame
+    caught.append(signal.Signals(number).name)
+
+  before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+  try:
+    yield caught
+  finally:
+    for number, handler in before.items():
+      signal.signal(number, handler)
 
 
 class Loop:
   """One process's share of a run. Everything that must survive is in the checkpoints; this holds only what is at hand."""
 
-  def __init__(self, config, folder, batches, validation_rows, checkpoints):
+  def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=()):
     self.config, self.folder, self.batches, self.checkpoints = config, folder, batches, checkpoints
-    self.validation_rows = validation_rows
+    self.validation_rows, self.stop_signals = validation_rows, stop_signals
     enc = encodings.make(config.encoding, model.dims(config))
     tx = optim.make(config)
     self.schedule = optim.schedule(config)
@@ -65,23 +90,20 @@ class Loop:
     start = jax.jit(lambda: step.init(config, enc, tx))()
     if config.init_from and checkpoints.latest() is None:
       start = step.init(config, enc, tx, init_from.params(config, start.params))
-    self.targets, self.pending, self.stop_signal = 0, [], None
+    self.targets, self.pending = 0, []
     self.state = self._restore(start)
     self.timer = (time.perf_counter(), self.targets)
 
   def run(self):
     """Trains to the last step and returns the final validation loss."""
     config, first = self.config, int(self._host_state().step)
-    if first == config.num_train_steps and (self.folder / 'DONE').exists():
-      progress.say(f'{self.folder}: finished already ({first} steps)')
-      return self.log_validation(first, write=False)
     self.log = metrics.Log(self.folder, first, config.tensorboard)
     self.peak, self.peak_source = flops.peak()
-    loss = None
+    # A run that was killed between its last checkpoint and DONE has only the latter to write.
+    loss = self.log_validation(first, write=False) if first == config.num_train_steps else None
     with (
       contextlib.closing(self.log),
       contextlib.closing(data.prefetch(self.batches)) as stream,
-      self._signals(),
       progress.bar(config.num_train_steps, first, str(self.folder)) as bar,
     ):
       for n in range(first + 1, config.num_train_steps + 1):
@@ -104,13 +126,14 @@ class Loop:
       self._read()
       loss = self.log_validation(n)
     due = config.checkpoint_every_steps and n % config.checkpoint_every_steps == 0
-    if last or due or self.stop_signal:
+    stop = self.stop_signals[:1]  # looked at once: a signal that comes from here on finds the next step
+    if last or due or stop:
       self._read()
       fresh = loss if last or (config.eval_every_steps and n % config.eval_every_steps == 0) else None
       self.checkpoints.save(n, self._host_state(), {'position': position, 'targets': self.targets}, fresh)
-    if self.stop_signal and not last:
+    if stop and not last:
       self.checkpoints.close()
-      raise Preempted(f'{self.folder}: stopped by {self.stop_signal} and saved at step {n} (the same command goes on from there)')
+      raise Preempted(f'{self.folder}: stopped by {stop[0]} and saved at step {n} (the same command goes on from there)')
     return loss
 
   def _read(self, keep=0):
@@ -142,6 +165,8 @@ class Loop:
     """Mean nats a validation target."""
     params = self._host_state().params if self.config.parallel == 'pmap' else self.state.params
     nll, weight = score.sums(self.spread.evaluate, params, self.validation_rows, self.config.batch_size)
+    if not math.isfinite(nll):
+      raise NotFinite(f'{self.folder}: step {n}: validation loss {nll / weight} (lower optim.learning_rate or lengthen optim.warmup_steps)')
     if write:
       self.log.metrics({'step': n, 'validation_loss': nll / weight, 'validation_targets': int(weight)})
     return nll / weight
@@ -160,21 +185,6 @@ class Loop:
     progress.say(f'{self.folder}: going on from step {latest}')
     state = dataclasses.replace(start, **tree) if isinstance(tree, dict) else tree
     return self.spread.put_state(state) if self.config.parallel == 'pmap' else state
-
-  @contextlib.contextmanager
-  def _signals(self):
-    """SIGTERM and SIGINT only raise a flag; the loop saves at the end of the step. Further signals change nothing."""
-
-    def note(number, frame):
-      del frame
-      self.stop_signal = signal.Signals(number).name
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-      yield
-    finally:
-      for number, handler in before.items():
-        signal.signal(number, handler)
 
   def _finish(self, loss):
     self.checkpoints.close()

@@ -12,6 +12,7 @@ import pathlib
 import platform
 
 from pe_jax import config as config_lib
+from pe_jax import progress
 from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
@@ -34,6 +35,28 @@ def read_config(workdir):
   return config_lib.from_json(path.read_text())
 
 
+def finished(workdir):
+  """What DONE says, None for a run that is not."""
+  path = pathlib.Path(workdir) / 'DONE'
+  return json.loads(path.read_text()) if path.exists() else None
+
+
+def check_free(workdir):
+  """Refuses a workdir that another process holds; creates nothing."""
+  path = pathlib.Path(workdir) / 'LOCK'
+  if path.exists():
+    with path.open() as handle:
+      _flock(handle, workdir, fcntl.LOCK_SH)
+
+
+def _flock(handle, workdir, kind):
+  try:
+    fcntl.flock(handle, kind | fcntl.LOCK_NB)
+  except OSError:
+    handle.seek(0)
+    raise WorkdirInUse(f'{workdir}: in use by {handle.read().strip() or "another process"} (wait for it, or stop it)') from None
+
+
 @contextlib.contextmanager
 def locked(workdir):
   """Creates the folder and holds it for this process; a dead holder frees it."""
@@ -44,32 +67,55 @@ def locked(workdir):
   except OSError as error:
     raise WriteError(f'{workdir}: cannot be written: {error.strerror}') from error
   with handle:
-    try:
-      fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-      handle.seek(0)
-      raise WorkdirInUse(f'{workdir}: in use by {handle.read().strip() or "another process"} (wait for it, or stop it)') from None
+    _flock(handle, workdir, fcntl.LOCK_EX)
     handle.truncate(0)
     handle.write(f'process {os.getpid()} on {platform.node()}\n')
     handle.flush()
     yield folder
 
 
+@contextlib.contextmanager
+def writing(path):
+  """The folder of a file that is about to be written; what then fails is one sentence."""
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    yield
+  except OSError as error:
+    raise WriteError(f'{path}: cannot be written: {error.strerror or error}') from error
+
+
 def write(path, text):
   """Writes a whole file or nothing: readers never see a torn one."""
   path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  with temporary.open('w') as file:
+  with writing(path), temporary.open('w') as file:
     file.write(text)
     file.flush()
     os.fsync(file.fileno())
-  temporary.replace(path)
+    temporary.replace(path)
 
 
 def write_json(path, tree):
   """Strict JSON, one canonical form."""
   write(path, json.dumps(tree, indent=2, sort_keys=True, allow_nan=False) + '\n')
+
+
+def check_data(workdir, record):
+  """Refuses to go on with other text than the run began with."""
+  path = pathlib.Path(workdir) / 'data.json'
+  if path.exists():
+    lines = config_lib.diff(json.loads(path.read_text()), record)
+    if lines:
+      raise DataError(f'{workdir}: the run began with other data (choose another workdir):\n  ' + '\n  '.join(lines))
+
+
+def write_environment(workdir):
+  """env.json; a run that goes on under another one is told what that costs."""
+  path, now = pathlib.Path(workdir) / 'env.json', environment()
+  lines = config_lib.diff(json.loads(path.read_text()), now) if path.exists() else []
+  if lines:
+    progress.say(f'{workdir}: goes on in another environment, so equal to rounding and not bit for bit:\n  ' + '\n  '.join(lines))
+  write_json(path, now)
 
 
 def environment():

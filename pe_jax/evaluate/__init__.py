@@ -14,7 +14,7 @@ import numpy as np
 
 from pe_jax import data, encodings, metrics, model, progress
 from pe_jax.config import config_hash, did_you_mean
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigError, NotFinite
 from pe_jax.evaluate import score
 
 
@@ -71,8 +71,9 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
     extra: more entries for every row, such as the checkpoint's step.
   """
   trained = encodings.parse(subject.config.encoding)
-  specs = [encodings.parse(s) if isinstance(s, str) else s for s in (specs or [trained])]
-  specs = [encodings.inherit(s, trained) for s in specs]
+  # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
+  specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
+  specs = [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
   check(subject, lengths, specs, wanted)
   tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
   rows = []
@@ -107,6 +108,8 @@ def result_row(subject, nll_T, weight_T):
   config, tokenizer = subject.config, subject.tokenizer
   targets = int(weight_T.sum())
   nll = float(nll_T.sum() / targets)
+  if not math.isfinite(nll):
+    raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
   bytes_a_target = subject.info['bytes'] / subject.info['targets']
   return {
     'train_length': config.train_length,

@@ -35,7 +35,7 @@ def by_position(config, enc, params, rows, advance=lambda tokens: None):
   grid = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
   params = jax.device_put(params, NamedSharding(grid, P()))
   split = NamedSharding(grid, P('data'))
-  size = -(-max(1, TOKENS_A_BATCH // length) // len(devices)) * len(devices)
+  size = -(-max(1, min(TOKENS_A_BATCH // length, len(rows))) // len(devices)) * len(devices)
 
   @jax.jit
   def score(params, batch):

@@ -30,7 +30,8 @@ MORE = (
 SPECS = [SETTINGS.get(name, name) for name in encodings.names()] + list(MORE)
 LENGTH = 24
 
-pytestmark = pytest.mark.parametrize('spec', SPECS)
+# One worker takes all properties of an encoding: compiled forwards are shared.
+pytestmark = pytest.mark.parametrize('spec', [pytest.param(s, marks=pytest.mark.xdist_group(s)) for s in SPECS])
 
 
 def run(spec, tokens, pos, doc, **options):
