@@ -7,8 +7,8 @@ from pe_jax.config import default, parse_arg
 
 
 def get_config(arg=''):
-  """`:<encoding>,train_length=64,steps=1200,seed=0`."""
-  arg = parse_arg(arg, encoding='rope', train_length=64, steps=1200, seed=0)
+  """`:<encoding>,train_length=64,steps=1000,seed=0`."""
+  arg = parse_arg(arg, encoding='rope', train_length=64, steps=1000, seed=0)
   c = default()
   c.encoding = arg.encoding
   c.train_length = arg.train_length
@@ -20,7 +20,6 @@ def get_config(arg=''):
   c.model.num_heads = 4
   c.data.min_bytes = 4096  # long enough that a window of 8 x 64 lies in one document
   c.optim.learning_rate = 3e-3
-  c.optim.warmup_steps = min(100, arg.steps)
   c.eval_every_steps = 300
   c.checkpoint_every_steps = 300
   return c

@@ -1,6 +1,7 @@
 """What the entry points share: flags parsed, mistakes answered in one line, exit codes kept."""
 
 import pathlib
+import signal
 import sys
 
 import ml_collections
@@ -17,6 +18,7 @@ def run(main, doc):
   if any(arg in ('--help', '-h', '-help', '--helpfull') for arg in sys.argv[1:]):
     print(doc.strip() + '\n\nFlags:' + flags.FLAGS.main_module_help() + flags.FLAGS.module_help(__name__))
     sys.exit(0)
+  signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception gets lost inside imports; training has a handler of its own
   logging.set_verbosity(logging.FATAL)  # orbax logs pages for one failed write; what matters is raised and told in a line
   try:
     _parse(sys.argv)
@@ -26,8 +28,6 @@ def run(main, doc):
       raise
     print(f'ERROR: {error}', file=sys.stderr, flush=True)
     sys.exit(error.exit_code)
-  except KeyboardInterrupt:
-    sys.exit(130)  # before anything was trained; from then on a signal saves first
 
 
 def _parse(argv):

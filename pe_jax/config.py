@@ -73,7 +73,7 @@ def default():
   c.optim = ml_collections.ConfigDict()
   c.optim.name = 'adamw'  # an optax optimizer that takes learning_rate, weight_decay and mask
   c.optim.learning_rate = 1e-3  # at its peak
-  c.optim.warmup_steps = 100
+  c.optim.warmup_steps = -1  # -1: a tenth of num_train_steps
   c.optim.final_fraction = 0.1  # of the peak, reached by cosine at the last step
   c.optim.weight_decay = 0.1  # not on norms, biases and position parameters
   c.optim.b1 = 0.9

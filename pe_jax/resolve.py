@@ -34,7 +34,7 @@ MINIMUM = {
   'data.block_documents': 1,
   'data.min_bytes': 0,
   'optim.learning_rate': 0.0,
-  'optim.warmup_steps': 0,
+  'optim.warmup_steps': -1,
   'optim.final_fraction': 0.0,
   'optim.weight_decay': 0.0,
   'optim.b1': 0.0,
@@ -72,6 +72,8 @@ def resolve(config):
   _derive_model(c.model, tokenizer_lib.make(c.data.tokenizer))
   if c.batch_size % c.accumulate:
     raise ConfigError(f'batch_size: {c.batch_size} rows cannot be split into accumulate={c.accumulate} equal micro-batches')
+  if c.optim.warmup_steps == -1:
+    c.optim.warmup_steps = c.num_train_steps // 10
   if c.optim.warmup_steps > c.num_train_steps:
     raise ConfigError(f'optim.warmup_steps: {c.optim.warmup_steps} exceeds num_train_steps={c.num_train_steps}')
 

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import tiny_runs as runs
@@ -191,6 +193,14 @@ def test_real_processes_answer_within_seconds(tmp_path):
       seconds = spent.children_user + spent.children_system - start.children_user - start.children_system  # the machine may be busy
       assert seconds / len(pair) < (5 if pair[0][1] else 1), argv
   assert not (tmp_path / 'run').exists()
+
+
+def test_ctrl_c_before_training_ends_the_process_without_a_word(tmp_path):
+  process = runs.start('train.py', f'--config={runs.home()}/tiny.py', f'--workdir={tmp_path / "run"}')
+  time.sleep(0.9)  # somewhere among the imports
+  process.send_signal(signal.SIGINT)
+  code, out, err = runs.finish(process)
+  assert (code, out, err) == (-signal.SIGINT, '', '')
 
 
 def test_text_that_is_not_utf8_can_be_replaced(tmp_path):
