@@ -14,6 +14,8 @@ import tiny_runs as runs
 from pe_jax import train, workdir
 from pe_jax.errors import ConfigError
 
+pytestmark = pytest.mark.xdist_group('cli')  # what is made once in a process is used by all of the file
+
 
 @pytest.fixture(autouse=True, scope='module')
 def quick():
@@ -24,7 +26,7 @@ def quick():
 TINY = '--config={home}/tiny.py'
 TRAIN = [
   # (arguments, exit code, what the line says)
-  ([TINY + ':roep'], 2, r"encoding: 'roep' is unknown \(did you mean 'rope'\?\) \(there are alibi, "),
+  ([TINY + ':roep'], 2, r"encoding: 'roep' is unknown \(did you mean 'rope'\?\) \(there are .*alibi, "),
   ([TINY + ':rope(bas=3)'], 2, r"rope has no field 'bas' \(did you mean 'base'\?\)"),
   ([TINY + ':yarn(factor=0.5)'], 2, r'factor=0.5 must be at least 1'),
   (

@@ -13,6 +13,8 @@ from pe_jax import encodings, evaluate, model, resolve
 from pe_jax.errors import ConfigError, NotFinite
 from pe_jax.evaluate import prefix, score
 
+pytestmark = pytest.mark.xdist_group('evaluation')  # what is made once in a process is used by all of the file
+
 
 @pytest.fixture(autouse=True, scope='module')
 def quick():

@@ -14,6 +14,8 @@ from pe_jax.errors import ConfigError
 
 ROWS, LENGTH, STEPS = 16, 16, 20
 
+pytestmark = pytest.mark.xdist_group('parallel')  # what is made once in a process is used by all of the file
+
 
 @pytest.fixture(autouse=True, scope='module')
 def quick():

@@ -46,7 +46,7 @@ def utf8(value, errors, where):
   `where` says, given the offset of the first bad byte, what the user should look at.
   """
   if errors not in ('strict', 'replace'):
-    raise ConfigError(f"data.unicode_errors: '{errors}' is not known (take 'strict' or 'replace')")
+    raise ConfigError(f"data.unicode_errors: '{errors}' is unknown (take 'strict' or 'replace')")
   # A str can hold half a surrogate pair, which JSON can write and UTF-8 cannot.
   content = value.encode('utf-8', 'surrogatepass') if isinstance(value, str) else bytes(value)
   try:

@@ -95,7 +95,7 @@ def by_name(name):
   """The packing of `data.packing`."""
   known = {'concat': concat, 'pad': pad, 'windows': windows}
   if name not in known:
-    raise ConfigError(f"data.packing: '{name}' is not known{did_you_mean(name, known)} (there are {', '.join(known)})")
+    raise ConfigError(f"data.packing: '{name}' is unknown{did_you_mean(name, known)} (there are {', '.join(known)})")
   return known[name]
 
 

@@ -40,7 +40,7 @@ def make(name):
   if str(name).endswith('.model'):
     return _sentencepiece(os.path.expanduser(name))
   raise ConfigError(
-    f"data.tokenizer: '{name}' is not known{did_you_mean(name, ['bytes'])} (take 'bytes' or the path of a sentencepiece .model)"
+    f"data.tokenizer: '{name}' is unknown{did_you_mean(name, ['bytes'])} (take 'bytes' or the path of a sentencepiece .model)"
   )
 
 

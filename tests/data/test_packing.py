@@ -170,7 +170,7 @@ def test_no_documents_are_no_rows(pack):
 
 
 def test_unknown_packing_and_length_zero_are_refused():
-  with pytest.raises(ConfigError, match=r"data\.packing: 'conct' is not known \(did you mean 'concat'\?\)"):
+  with pytest.raises(ConfigError, match=r"data\.packing: 'conct' is unknown \(did you mean 'concat'\?\)"):
     packing.by_name('conct')
   with pytest.raises(ConfigError, match='0 positions cannot hold a target'):
     packing.concat(numbered([3]), 0, None)

@@ -25,9 +25,9 @@ def jsonl(path, texts, key='text'):
 
 def test_sources_are_files_and_unknown_ones_are_refused():
   assert sources.names() == ['python_source', 'text', 'tfds']
-  with pytest.raises(ConfigError, match=r"data\.source: 'txt' is not known \(did you mean 'text'\?\)"):
+  with pytest.raises(ConfigError, match=r"data\.source: 'txt' is unknown \(did you mean 'text'\?\)"):
     open_documents(settings(source='txt'), 'train')
-  with pytest.raises(ConfigError, match=r"split 'valid' is not known \(did you mean 'validation'\?\)"):
+  with pytest.raises(ConfigError, match=r"split 'valid' is unknown \(did you mean 'validation'\?\)"):
     open_documents(settings(), 'valid')
 
 
@@ -110,7 +110,7 @@ def test_text_that_is_not_utf8_stops_or_is_replaced_and_counted(tmp_path):
   where = (tmp_path / 'a.jsonl').read_bytes().index(b'\xff')
   with pytest.raises(DataError, match=rf'a\.jsonl:42: byte {where}: not UTF-8, .*data\.unicode_errors=replace'):
     open_documents(settings(tmp_path), 'train')
-  with pytest.raises(ConfigError, match=r"data\.unicode_errors: 'ignore' is not known"):
+  with pytest.raises(ConfigError, match=r"data\.unicode_errors: 'ignore' is unknown"):
     open_documents(settings(tmp_path, unicode_errors='ignore'), 'train')
   replaced, contents = 0, []
   for role in documents.ROLES:

@@ -73,7 +73,7 @@ def test_a_model_without_bos_gets_one_more_id(tmp_path, model):
 
 
 def test_errors_name_the_way_out(tmp_path, monkeypatch, model):
-  with pytest.raises(ConfigError, match=r"'byte' is not known \(did you mean 'bytes'\?\)"):
+  with pytest.raises(ConfigError, match=r"'byte' is unknown \(did you mean 'bytes'\?\)"):
     tokenizer.make('byte')
   with pytest.raises(DataError, match=r'gone\.model: there is no such sentencepiece model'):
     tokenizer.make(str(tmp_path / 'gone.model'))

@@ -27,5 +27,5 @@ def open(data, split_role):
   """The Documents of one split of `data.source`."""
   check_name(data.source)
   if split_role not in ROLES:
-    raise ConfigError(f"split '{split_role}' is not known{did_you_mean(split_role, ROLES)} (there are {', '.join(ROLES)})")
+    raise ConfigError(f"split '{split_role}' is unknown{did_you_mean(split_role, ROLES)} (there are {', '.join(ROLES)})")
   return importlib.import_module(f'{__name__}.{data.source}').documents(data, split_role)
