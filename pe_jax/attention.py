@@ -11,12 +11,14 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from pe_jax.encodings.base import scores
+
 
 def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=512):
   """Attention output, (B, T, H, K) in v's dtype.
 
   Args:
-    enc: the `Encoding`; its `distance_bias` is added to the scaled scores. Queries and keys come already rotated.
+    enc: the `Encoding`; what it adds, hides and normalises is asked of it. Queries and keys come already rotated.
     tables: what its `prepare` returned.
     where: the positions, documents and lengths of queries and keys.
     method: 'dense', 'chunked', or 'auto', which is chunked above chunk^2 scores a head.
@@ -42,15 +44,18 @@ def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=512)
 
 def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
   """Whole rows of attention for the queries given."""
-  batch, queries, heads, width = q_BTHK.shape
-  keys, groups = k_BSGK.shape[1:3]
-  q_BTGRK = q_BTHK.reshape(batch, queries, groups, heads // groups, width)
-  s_BGRTS = jnp.einsum('btgrk,bsgk->bgrts', q_BTGRK, k_BSGK, preferred_element_type=jnp.float32)
-  s_BHTS = s_BGRTS.reshape(batch, heads, queries, keys) * width**-0.5
+  batch, queries, heads, _ = q_BTHK.shape
+  groups = k_BSGK.shape[2]
+  s_BHTS = enc.score(tables, q_BTHK, k_BSGK, where) if enc.score else scores(q_BTHK, k_BSGK)
   if enc.distance_bias:
     s_BHTS = s_BHTS + distance_bias(enc, tables, where)
-  weight_BHTS = softmax(s_BHTS, where.visible_BTS()[:, None])
-  weight_BGRTS = weight_BHTS.reshape(s_BGRTS.shape).astype(v_BSGK.dtype)
+  if enc.bias:
+    s_BHTS = s_BHTS + enc.bias(tables, where)
+  visible = where.visible_BTS()[:, None]
+  if enc.visible:
+    visible = visible & enc.visible(tables, where)
+  weight_BHTS = (enc.normalise or softmax)(s_BHTS, visible)
+  weight_BGRTS = weight_BHTS.reshape(batch, groups, heads // groups, queries, -1).astype(v_BSGK.dtype)
   out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
   return out_BTGRK.reshape(batch, queries, heads, v_BSGK.shape[-1]).astype(v_BSGK.dtype)
 

@@ -15,7 +15,10 @@ from pe_jax.encodings.grammar import Spec
 from pe_jax.errors import ConfigError
 
 _SUPPORT = ('__init__', 'base', 'grammar', 'phases', 'frequency_maps')
-MAPS = ('linear', 'ntk', 'dynamic_ntk', 'yarn', 'llama3')  # each is rope(map=…) under a name of its own
+# Each is rope(map=…) under a name of its own.
+MAPS = (
+  'linear', 'ntk', 'dynamic_ntk', 'yarn', 'dynamic_yarn', 'ntk_by_parts', 'llama3', 'longrope', 'p_rope', 'abf', 'reversed_by_parts',
+)  # fmt: skip
 
 
 def names():
@@ -69,11 +72,14 @@ def at_length(spec, length, train_length):
 def inherit(spec, trained):
   """The spec with what it leaves open taken from the one the checkpoint was trained with.
 
-  A rotary map says how to read frequencies, not which: `yarn(factor=8)` on a model trained as rope(base=500000) keeps that base.
+  A rotary map says how to read frequencies, not which: `yarn(factor=8)` on a model trained as rope(base=500000) keeps that base, and so do
+  the other encodings that read RoPE's parameters (those whose file names the fields it shares in INHERITED).
   """
-  if _module(spec.name) is not _module(trained.name):
-    return spec
-  shared = getattr(_module(spec.name), 'INHERITED', tuple(fields(spec.name)))
+  module, other = _module(spec.name), _module(trained.name)
+  if module is other:
+    shared = getattr(module, 'INHERITED', tuple(fields(spec.name)))
+  else:
+    shared = getattr(module, 'INHERITED', ()) if getattr(other, 'INHERITED', None) == getattr(module, 'INHERITED', ()) else ()
   return _canonical(spec.replace(**{k: v for k, v in trained.fields if k in shared and k not in dict(spec.fields)}))
 
 

@@ -86,6 +86,14 @@ def run_length(doc_BT):
   return end_BT - start_BT + 1
 
 
+def scores(q_BTHK, k_BSGK):
+  """q . k / sqrt(K), float32 (B, H, T, S); each key head serves H/G query heads."""
+  batch, queries, heads, width = q_BTHK.shape
+  q_BTGRK = q_BTHK.reshape(batch, queries, k_BSGK.shape[2], -1, width)
+  s_BGRTS = jnp.einsum('btgrk,bsgk->bgrts', q_BTGRK, k_BSGK, preferred_element_type=jnp.float32)
+  return s_BGRTS.reshape(batch, heads, queries, -1) * width**-0.5
+
+
 @dataclasses.dataclass(frozen=True)
 class Traits:
   """What an encoding declares about itself; tests/encodings/test_contract.py checks that it is true.
@@ -112,8 +120,12 @@ class Encoding:
     embed: (params, x_BTD, where) -> x_BTD, once, after the token embedding.
     prepare: (params, where) -> tables, ONCE a forward: phases, slopes, whatever all layers share. Tables that `distance_bias` uses must not
       depend on `where`, so that blocks can be computed from positions alone.
-    rotate: (tables, q_BTHK, k_BSGK) -> q, k, in every layer.
+    rotate: (tables, q_BTHK, k_BSGK) -> q, k, in every layer; they may come out wider.
     distance_bias: (tables, distance, heads) -> float32 (len(heads), *distance.shape), added to the scaled scores.
+    bias: (tables, where) -> float32 broadcastable to (B, H, T, S), added like `distance_bias`. Depends on positions.
+    score: (tables, q_BTHK, k_BSGK, where) -> float32 (B, H, T, S), instead of q . k / sqrt(K), for whole rows. Depends on content.
+    visible: (tables, where) -> bool broadcastable to (B, H, T, S): what else a query may not see.
+    normalise: (s_BHTS, visible) -> weights (B, H, T, S), instead of softmax.
     spec: the canonical string that makes this record again.
   """
 
@@ -123,6 +135,10 @@ class Encoding:
   prepare: Callable | None = None
   rotate: Callable | None = None
   distance_bias: Callable | None = None
+  bias: Callable | None = None
+  score: Callable | None = None
+  visible: Callable | None = None
+  normalise: Callable | None = None
   spec: str = ''
 
   def parameters(self, key):

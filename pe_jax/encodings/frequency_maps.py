@@ -68,26 +68,89 @@ def yarn(
     mscale, mscale_all_dim: if both are given, the factor is get(s, mscale) / get(s, mscale_all_dim), get(s, a) = .1 a ln s + 1.
   """
   _check_factor(factor)
-  if beta_fast <= beta_slow:
-    raise ConfigError(f'encoding: yarn needs beta_fast > beta_slow, got {beta_fast} and {beta_slow}')
-  if ramp == 'index':
-    ramp_F = _index_ramp(len(frequency_F), beta_fast, beta_slow, truncate, base, original_length)
-  elif ramp == 'rotations':
-    rotations_F = original_length * frequency_F / (2 * np.pi)
-    ramp_F = 1 - np.clip((rotations_F - beta_slow) / (beta_fast - beta_slow), 0, 1)
-  else:
-    raise ConfigError(f"encoding: yarn's ramp is 'index' or 'rotations', not {ramp!r}")
-
-  def get(scale):
-    return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
-
-  if not attention_factor:
-    attention_factor = get(mscale) / get(mscale_all_dim) if mscale and mscale_all_dim else get(1.0)
+  ramp_F = _ramp(frequency_F, beta_fast, beta_slow, truncate, ramp, base, original_length)
+  attention_factor = attention_factor or float(_yarn_scale(factor, mscale, mscale_all_dim))
   return frequency_F * (1 - ramp_F * (1 - 1 / factor)), attention_factor
 
 
+def dynamic_yarn(frequency_F, *, beta_fast=32.0, beta_slow=1.0, truncate=True, ramp='index', base, original_length, length):
+  """YaRN with s = max(1, length / L), decided by each document's own length; the released code's dynamic variant (jquesnelle/yarn).
+
+  An array of lengths gives one row of frequencies and one attention factor each.
+  """
+  factor = np.maximum(np.asarray(length, np.float64) / original_length, 1.0)
+  ramp_F = _ramp(frequency_F, beta_fast, beta_slow, truncate, ramp, base, original_length)
+  return frequency_F * (1 - ramp_F * (1 - 1 / factor[..., None])), _yarn_scale(factor)
+
+
+def ntk_by_parts(frequency_F, *, factor=0.0, beta_fast=32.0, beta_slow=1.0, truncate=True, ramp='index', base, original_length):
+  """YaRN's map without its attention factor. arXiv:2309.00071, section 3.2."""
+  _check_factor(factor)
+  ramp_F = _ramp(frequency_F, beta_fast, beta_slow, truncate, ramp, base, original_length)
+  return frequency_F * (1 - ramp_F * (1 - 1 / factor)), 1.0
+
+
+def reversed_by_parts(frequency_F, *, factor=0.0, beta_fast=32.0, beta_slow=1.0, truncate=True, ramp='index', base, original_length):
+  """The wrong way round on purpose: fast pairs divided by s, slow ones kept. A negative control, and what some tellings of YaRN say."""
+  _check_factor(factor)
+  ramp_F = _ramp(frequency_F, beta_fast, beta_slow, truncate, ramp, base, original_length)
+  return frequency_F * (1 - (1 - ramp_F) * (1 - 1 / factor)), 1.0
+
+
+def longrope(frequency_F, *, factor=0.0, short_factor=(), long_factor=(), original_length, length):
+  """LongRoPE: each pair divided by a number of its own, found by search; `short_factor` up to L, `long_factor` for longer documents.
+
+  Ding et al., 2024, arXiv:2402.13753. The attention factor is sqrt(1 + ln s / ln L) at every length, as in the released models.
+  An array of lengths gives one row of frequencies each.
+  """
+  _check_factor(factor)
+  pairs = len(frequency_F)
+  for name, divisors in (('short_factor', short_factor), ('long_factor', long_factor)):
+    if len(divisors) != pairs or not all(isinstance(x, (int, float)) and x > 0 and math.isfinite(x) for x in divisors):
+      raise ConfigError(f'encoding: longrope needs {pairs} positive numbers in {name}, one a pair, and got {divisors}')
+  long = (np.asarray(length) > original_length)[..., None]
+  divisor = np.where(long, np.asarray(long_factor, np.float64), np.asarray(short_factor, np.float64))
+  return frequency_F / divisor, math.sqrt(1 + math.log(factor) / math.log(original_length)) if factor > 1 else 1.0
+
+
+def p_rope(frequency_F, *, p=0.75):
+  """The slowest (1 - p) d/2 pairs do not turn at all. Barbero et al., 2024, arXiv:2410.06205; their count is rounded down here."""
+  if not 0 <= p <= 1:
+    raise ConfigError(f'encoding: p={p} must be in [0, 1] (the share of pairs that turn)')
+  pairs = len(frequency_F)
+  return np.where(np.arange(pairs) < pairs - int((1 - p) * pairs + 1e-9), frequency_F, 0.0), 1.0
+
+
+def abf(frequency_F, *, target=500_000.0, base):
+  """Adjusted base frequency: the frequencies of another base, as in Xiong et al., 2023, arXiv:2309.16039."""
+  if not target > 1:
+    raise ConfigError(f'encoding: target={target} must be above 1 (the base to turn with)')
+  return frequency_F ** (math.log(target) / math.log(base)), 1.0
+
+
+def _ramp(frequency_F, beta_fast, beta_slow, truncate, ramp, base, original_length):
+  """0 on pairs that make beta_fast rotations or more within the original length, 1 on those with beta_slow or fewer."""
+  if beta_fast <= beta_slow:
+    raise ConfigError(f'encoding: beta_fast={beta_fast} must exceed beta_slow={beta_slow} (rotations within the original length)')
+  if ramp == 'index':
+    return _index_ramp(len(frequency_F), beta_fast, beta_slow, truncate, base, original_length)
+  if ramp == 'rotations':
+    rotations_F = original_length * frequency_F / (2 * np.pi)
+    return 1 - np.clip((rotations_F - beta_slow) / (beta_fast - beta_slow), 0, 1)
+  raise ConfigError(f"encoding: ramp is 'index' or 'rotations', not {ramp!r}")
+
+
+def _yarn_scale(factor, mscale=0.0, mscale_all_dim=0.0):
+  """YaRN's attention factor for one s or an array of them, exactly 1 at s = 1."""
+
+  def get(scale):
+    return 0.1 * scale * np.log(np.maximum(factor, 1.0)) + 1.0
+
+  return get(mscale) / get(mscale_all_dim) if mscale and mscale_all_dim else get(1.0)
+
+
 def _index_ramp(pairs, beta_fast, beta_slow, truncate, base, original_length):
-  """0 on fast pairs, 1 on slow ones, linear in the index between the pairs that make beta_fast and beta_slow rotations."""
+  """Linear in the index between the pairs that make beta_fast and beta_slow rotations."""
 
   def index(rotations):
     return 2 * pairs * math.log(original_length / (2 * math.pi * rotations)) / (2 * math.log(base))

@@ -49,13 +49,18 @@ def turn(x_BTHK, cos_BTF, sin_BTF, layout):
   return jnp.concatenate([x.astype(x_BTHK.dtype), x_BTHK[..., rotated:]], axis=-1)
 
 
-def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_length=0, map='', **fields):
-  """The record. `original_length` (for maps): the length the frequencies were trained at; 0: the model's training length."""
+def checked_frequencies(head_dim, base, fraction, layout):
+  """Frequencies of the rotated part of a head, with the fields that say how it is rotated checked."""
   if layout not in ('half', 'interleaved'):
     raise ConfigError(f"encoding: layout is 'half' or 'interleaved', not {layout!r}")
   if not 0 < fraction <= 1:
     raise ConfigError(f'encoding: fraction={fraction} must be in (0, 1]')
-  frequency_F = frequencies(int(fraction * dims.head_dim), base)
+  return frequencies(int(fraction * head_dim), base)
+
+
+def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_length=0, map='', **fields):
+  """The record. `original_length` (for maps): the length the frequencies were trained at; 0: the model's training length."""
+  frequency_F = checked_frequencies(dims.head_dim, base, fraction, layout)
   given = {'base': base, 'original_length': original_length or dims.train_length}
   dynamic = bool(map) and 'length' in inspect.signature(getattr(frequency_maps, map)).parameters
 
@@ -71,8 +76,10 @@ def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_lengt
     if dynamic:
       # One row of frequencies for every length a document can have, on the host: exact phases need float64 frequencies.
       first, last = given['original_length'], max(longest, given['original_length'])
-      frequency_XF, factor = mapped(length=np.arange(first, last + 1))
-      high, low = (jnp.asarray(w)[jnp.clip(length_BT, first, last) - first] for w in phases.words(frequency_XF))
+      frequency_XF, factor_X = mapped(length=np.arange(first, last + 1))
+      row_BT = jnp.clip(length_BT, first, last) - first
+      high, low = (jnp.asarray(w)[row_BT] for w in phases.words(frequency_XF))
+      factor = jnp.asarray(np.broadcast_to(factor_X, last + 1 - first), jnp.float32)[row_BT][..., None]
       cos, sin = phases.cos_sin_of_words(position_BT[..., None], high, low)
     else:
       static_F, factor = mapped()

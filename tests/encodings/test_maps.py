@@ -12,9 +12,12 @@ from pe_jax.errors import ConfigError
 DIMS = model.dims(tiny.config())
 
 
-@pytest.mark.parametrize('name', encodings.MAPS)
-def test_a_map_with_factor_one_is_rope_bit_for_bit(name):
-  spec = f'{name}(factor=1)'
+IDENTITIES = [f'{name}(factor=1)' for name in encodings.MAPS if 'factor' in encodings.fields(name) and name != 'longrope']
+IDENTITIES += ['dynamic_yarn', 'p_rope(p=1.0)', 'longrope(short_factor=(1, 1, 1, 1), long_factor=(2, 2, 2, 2))']
+
+
+@pytest.mark.parametrize('spec', IDENTITIES)
+def test_a_map_that_scales_by_one_is_rope_bit_for_bit(spec):
   params = tiny.made('rope')[2]
   tokens = tiny.tokens(1, 24)
   pos, doc = tiny.row(16, total=24)  # dynamic maps: a document within the training length
@@ -37,6 +40,48 @@ def test_dynamic_ntk_looks_at_each_documents_own_length():
   a, b = (tiny.forward(s)(params, tokens, pos, doc) for s in ('dynamic_ntk', 'rope'))
   assert np.array_equal(a[:, :10], b[:, :10])
   assert not np.array_equal(a[:, 10:], b[:, 10:])
+
+
+def test_dynamic_yarn_is_yarn_at_the_documents_length():
+  f = rope.frequencies(64)
+  for length in (10, 64, 100, 512):
+    a, m = frequency_maps.dynamic_yarn(f, base=1e4, original_length=64, length=length)
+    b, n = frequency_maps.yarn(f, factor=max(1.0, length / 64), base=1e4, original_length=64)
+    assert np.array_equal(a, b)
+    assert m == n
+
+
+def test_by_parts_is_yarn_without_its_factor_and_reversed_is_its_mirror():
+  f, s = rope.frequencies(128), 8.0
+  yarn, _ = frequency_maps.yarn(f, factor=s, base=1e4, original_length=4096)
+  parts, one = frequency_maps.ntk_by_parts(f, factor=s, base=1e4, original_length=4096)
+  mirror, _ = frequency_maps.reversed_by_parts(f, factor=s, base=1e4, original_length=4096)
+  assert one == 1
+  assert np.array_equal(parts, yarn)
+  # Llama-2's settings: yarn leaves pairs 0 to 20 and divides 46 to 63; the mirror does the opposite.
+  np.testing.assert_allclose(f[:21] / mirror[:21], s)
+  assert np.array_equal(mirror[46:], f[46:])
+  np.testing.assert_allclose(parts + mirror, f + f / s)
+
+
+def test_longrope_switches_at_the_original_length():
+  f = rope.frequencies(8)
+  settings = {'factor': 32.0, 'short_factor': (1, 2, 3, 4), 'long_factor': (5, 6, 7, 8), 'original_length': 4096}
+  rows, m = frequency_maps.longrope(f, length=np.asarray([1, 4096, 4097]), **settings)
+  for row, divisor in zip(rows, [(1, 2, 3, 4), (1, 2, 3, 4), (5, 6, 7, 8)], strict=True):
+    np.testing.assert_allclose(row, [10000 ** (-2 * i / 8) / divisor[i] for i in range(4)])
+  assert m == pytest.approx(1.190238, abs=1e-6)  # sqrt(1 + ln 32 / ln 4096) = sqrt(1 + 5/12)
+
+
+def test_p_rope_stops_the_slowest_pairs():
+  f = rope.frequencies(16)
+  mapped, _ = frequency_maps.p_rope(f, p=0.75)
+  assert np.array_equal(mapped, np.r_[f[:6], 0, 0])
+
+
+def test_abf_is_rope_with_the_other_base():
+  mapped, _ = frequency_maps.abf(rope.frequencies(64), target=5e5, base=1e4)
+  np.testing.assert_allclose(mapped, rope.frequencies(64, 5e5), rtol=1e-13)
 
 
 def test_frequency_maps_are_declared_once():
@@ -94,7 +139,7 @@ def test_one_encoding_has_one_text():
     ('yarn(factor=open)', 'wants a number'),
     ('rope, alibi', 'names 2 encodings'),
     ("yarn(factor=2, ramp='rotation')", "'index' or 'rotations'"),
-    ('yarn(factor=2, beta_fast=1)', 'beta_fast > beta_slow'),
+    ('yarn(factor=2, beta_fast=1)', 'must exceed beta_slow=1'),
     ('llama3(low=4, high=1)', 'high > low'),
     ('rope(base=1)', 'must be above 1'),
     ('rope(fraction=0)', r'must be in \(0, 1\]'),
@@ -109,6 +154,11 @@ def test_one_encoding_has_one_text():
     ('t5(max_distance=16)', 'must exceed the 16'),
     ('alibi(slopes=(1, 2))', '2 slopes for 4 heads'),
     ('alibi(slopes=(1, 1, 1, -1))', 'not negative'),
+    ('longrope', 'needs 4 positive numbers in short_factor'),
+    ('longrope(short_factor=(1, 1, 1, 1), long_factor=(1, 1, 0, 1))', 'positive numbers in long_factor'),
+    ('p_rope(p=1.5)', r'must be in \[0, 1\]'),
+    ('abf(target=1)', 'must be above 1'),
+    ("kerple(kind='gauss')", "'log' or 'power'"),
     ('__init__', 'is unknown'),
     ('base', 'is unknown'),
   ],

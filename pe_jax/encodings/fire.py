@@ -1,0 +1,59 @@
+"""FIRE: a learned function of the distance relative to the query's position, added to the scores.
+
+    b_h(i, j) = f_h(psi(i - j) / psi(max(threshold, i))),   psi(x) = ln(|c| x + 1)
+
+f is a small network 1 -> hidden -> H with a ReLU. Li et al., 2023, arXiv:2310.04418. The argument stays in [0, 1] at any length, which is
+what is meant to extrapolate; the bias depends on the query's position in its document, so a common shift changes it. c (.1 at first) and
+the threshold (512) are learned. The paper has a network a layer; here one serves all layers, as T5's table does.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from pe_jax.encodings.base import Encoding
+from pe_jax.errors import ConfigError
+
+
+def argument(c, threshold, distance, query_position):
+  """psi(distance) / psi(max(threshold, query position)), float32, the shapes broadcast together."""
+
+  def psi(x):
+    return jnp.log1p(jnp.abs(c) * x)
+
+  distance = jnp.maximum(distance, 0).astype(jnp.float32)
+  return psi(distance) / (psi(jnp.maximum(jnp.abs(threshold), query_position.astype(jnp.float32))) + 1e-6)
+
+
+def network(params, x_BTS):
+  """f, float32 (B, H, T, S). One hidden unit at a time: all of them at once would be `hidden` arrays of T x S."""
+
+  def add(total_BHTS, unit):
+    weight, shift, out_H = unit
+    return total_BHTS + out_H[None, :, None, None] * jax.nn.relu(weight * x_BTS + shift)[:, None], None
+
+  start = jnp.broadcast_to(params['b2'][None, :, None, None], (x_BTS.shape[0], params['b2'].shape[0], *x_BTS.shape[1:]))
+  return jax.lax.scan(add, start, (params['w1'], params['b1'], params['w2']))[0]
+
+
+def encoding(dims, *, hidden=32, c=0.1, threshold=512.0):
+  """The record. `c` and `threshold` are where learning starts."""
+  if hidden < 1:
+    raise ConfigError(f'encoding: fire needs at least 1 hidden unit, not {hidden}')
+  if not (c > 0 and threshold > 0):
+    raise ConfigError(f'encoding: fire needs c and threshold above 0, got {c} and {threshold}')
+
+  def init(key):
+    a, b = jax.random.split(key)
+    return {
+      'w1': jax.random.normal(a, (hidden,), jnp.float32),
+      'b1': jnp.zeros(hidden),
+      'w2': jax.random.normal(b, (hidden, dims.num_heads), jnp.float32) * hidden**-0.5,
+      'b2': jnp.zeros(dims.num_heads),
+      'c': jnp.float32(c),
+      'threshold': jnp.float32(threshold),
+    }
+
+  def bias(params, where):
+    return network(params, argument(params['c'], params['threshold'], where.distance_BTS(), where.i_BT[:, :, None]))
+
+  return Encoding(init=init, prepare=lambda params, where: params, bias=bias)
