@@ -40,7 +40,7 @@ def check(config, devices):
     count = count if config.mesh.data == -1 else size
   if rows % count:
     raise ConfigError(
-      f'batch_size: {config.batch_size} rows in {config.accumulate} micro-batches cannot be divided over {count} devices '
+      f'batch_size: {config.batch_size} rows (accumulate={config.accumulate}) cannot be divided over {count} devices '
       f'(use a multiple of {count * config.accumulate}, or fewer devices with mesh.data)'
     )
 

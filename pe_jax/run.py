@@ -7,13 +7,17 @@ run.evaluate(lengths=[512, 4096])
 
 import dataclasses
 import functools
+import os
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+from ml_collections import ConfigDict
 
 from pe_jax import encodings, evaluate, model, workdir
 from pe_jax.checkpoint import Checkpoints
-from pe_jax.encodings.base import Where
+from pe_jax.encodings.base import Encoding, Where
 from pe_jax.errors import ConfigError
 
 
@@ -29,17 +33,17 @@ class Run:
   """
 
   workdir: str
-  config: object
+  config: ConfigDict
   params: dict
   step: int
 
-  def encoding(self, spec=None, length=0):
+  def encoding(self, spec: str | None = None, length: int = 0) -> Encoding:
     """The record of the trained encoding, or of another one with what it leaves open taken from the trained one."""
     trained = encodings.parse(self.config.encoding)
     spec = encodings.inherit(encodings.check_name(spec), trained) if spec else trained
     return encodings.make(spec, model.dims(self.config), length)
 
-  def logits(self, tokens, encoding=None, pos=None, doc=None):
+  def logits(self, tokens: ArrayLike, encoding: str | None = None, pos: ArrayLike | None = None, doc: ArrayLike | None = None) -> jax.Array:
     """Next-token logits, float32 (B, T, V).
 
     Args:
@@ -55,13 +59,20 @@ class Run:
     enc = self.encoding(encoding, tokens_BT.shape[1])
     return _logits(self.config, enc, self.params, tokens_BT, pos_BT, doc_BT)
 
-  def evaluate(self, lengths, encodings=None, protocols=('nonoverlapping',), split='test', max_targets=0):
+  def evaluate(
+    self,
+    lengths: Sequence[int],
+    encodings: Sequence[str] | None = None,
+    protocols: Sequence[str] = ('nonoverlapping',),
+    split: str = 'test',
+    max_targets: int = 0,
+  ) -> list[dict]:
     """Result rows, as eval.py writes them."""
     subject = evaluate.subject(self.config, self.params, split, max_targets)
     return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split})
 
 
-def load(path, step=None):
+def load(path: str | os.PathLike[str], step: int | str | None = None) -> Run:
   """The Run in a workdir.
 
   Args:

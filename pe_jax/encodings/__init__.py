@@ -8,11 +8,15 @@ import dataclasses
 import importlib
 import inspect
 import pathlib
+import typing
 
 from pe_jax.config import did_you_mean
 from pe_jax.encodings import grammar
 from pe_jax.encodings.grammar import Spec
 from pe_jax.errors import ConfigError
+
+if typing.TYPE_CHECKING:
+  from pe_jax.encodings import base  # at run time it would import jax, which a misspelt name need not wait for
 
 _SUPPORT = ('__init__', 'base', 'grammar', 'phases', 'frequency_maps')
 # Each is rope(map=…) under a name of its own.
@@ -21,18 +25,18 @@ MAPS = (
 )  # fmt: skip
 
 
-def names():
+def names() -> list[str]:
   """Every name an encoding string can start with."""
   files = {path.stem for path in pathlib.Path(__file__).parent.glob('*.py')} - set(_SUPPORT)
   return sorted(files | set(MAPS))
 
 
-def parse(text):
+def parse(text: str) -> Spec:
   """The Spec of one encoding in canonical form; unknown names and fields are refused."""
   return _canonical(grammar.parse(text))
 
 
-def parse_list(text):
+def parse_list(text: str) -> list[Spec]:
   """The Specs of a comma-separated list."""
   return [_canonical(spec) for spec in grammar.parse_list(text)]
 
@@ -45,7 +49,7 @@ def check_name(text):
   return spec
 
 
-def make(spec, dims, length=0):
+def make(spec: str | Spec, dims: 'base.Dims', length: int = 0) -> 'base.Encoding':
   """The record of an encoding.
 
   Args:
@@ -61,7 +65,7 @@ def make(spec, dims, length=0):
   return dataclasses.replace(module.encoding(dims, **fields), spec=str(spec))
 
 
-def at_length(spec, length, train_length):
+def at_length(spec: Spec, length: int, train_length: int) -> Spec:
   """The spec with the factor it has at this length written out."""
   original = spec.get('original_length') or train_length
   if fields(spec.name).get('factor') == 0 and not spec.get('factor'):
@@ -69,7 +73,7 @@ def at_length(spec, length, train_length):
   return spec
 
 
-def inherit(spec, trained):
+def inherit(spec: Spec, trained: Spec) -> Spec:
   """The spec with what it leaves open taken from the one the checkpoint was trained with.
 
   A rotary map says how to read frequencies, not which: `yarn(factor=8)` on a model trained as rope(base=500000) keeps that base, and so do
@@ -83,7 +87,7 @@ def inherit(spec, trained):
   return _canonical(spec.replace(**{k: v for k, v in trained.fields if k in shared and k not in dict(spec.fields)}))
 
 
-def fields(name):
+def fields(name: str) -> dict[str, object]:
   """{field: default} of an encoding, in the order of declaration."""
   parameters = inspect.signature(_module(name).encoding).parameters.values()
   own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != 'map'}

@@ -7,14 +7,16 @@ authors' code: the slopes of the power of two below, then every other slope of t
 distances in float32; slope x key index gives the same softmax only in exact arithmetic and loses all recency in bfloat16.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pe_jax.encodings.base import Encoding, Traits
 from pe_jax.errors import ConfigError
 
 
-def slopes(num_heads):
+def slopes(num_heads: int) -> np.ndarray:
   """m_1 .. m_H, float32, in the order of the authors' code."""
   power = 2 ** int(np.log2(num_heads))
   of_power = 2.0 ** (-8 * np.arange(1, power + 1) / power)
@@ -25,7 +27,7 @@ def slopes(num_heads):
 _slopes = slopes  # the encoding's field has the same name
 
 
-def bias(slope_H, distance):
+def bias(slope_H: ArrayLike, distance: ArrayLike) -> jax.Array:
   """-m_h |distance|, float32, shape (H, *distance.shape)."""
   distance = jnp.abs(jnp.asarray(distance)).astype(jnp.float32)[None]
   return -jnp.asarray(slope_H, jnp.float32).reshape((-1,) + (1,) * (distance.ndim - 1)) * distance

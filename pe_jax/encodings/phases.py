@@ -12,6 +12,7 @@ a turn in 32 bits. No matrix unit takes part (those round to bfloat16 or TF32), 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 
 def words(frequency):
@@ -33,7 +34,7 @@ def turn(position, high, low):
   return fraction.astype(jnp.float32) * np.float32(2.0**-32)
 
 
-def cos_sin(position, frequency_F):
+def cos_sin(position: ArrayLike, frequency_F: ArrayLike) -> tuple[jax.Array, jax.Array]:
   """cos and sin of position x frequency, float32, shape (*position.shape, F).
 
   A host array of frequencies (NumPy, float64) takes the exact integer path; a traced one is multiplied in float32 and has its error.

@@ -10,8 +10,10 @@ are a pair: 'half' (i, i + d/2: GPT-NeoX, Llama), 'interleaved' (2i, 2i + 1: the
 
 import inspect
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pe_jax.encodings import frequency_maps, phases
 from pe_jax.encodings.base import Encoding, Traits
@@ -20,7 +22,7 @@ from pe_jax.errors import ConfigError
 INHERITED = ('base', 'fraction', 'layout')  # what a checkpoint's weights were made for, whatever map reads them
 
 
-def frequencies(head_dim, base=10_000.0):
+def frequencies(head_dim: int, base: float = 10_000.0) -> np.ndarray:
   """base^(-2i/d) for i < d/2: radians per position, fastest first. float64 on the host: float32 doubles the phase error."""
   if head_dim < 2 or head_dim % 2:
     raise ConfigError(f'encoding: RoPE turns pairs of dimensions and cannot split a width of {head_dim} (make it even)')
@@ -29,7 +31,9 @@ def frequencies(head_dim, base=10_000.0):
   return float(base) ** (-np.arange(0, head_dim, 2) / head_dim)
 
 
-def rotate(x_BTHK, position_BT, frequency_F, layout='half', attention_factor=1.0):
+def rotate(
+  x_BTHK: jax.Array, position_BT: ArrayLike, frequency_F: ArrayLike, layout: str = 'half', attention_factor: float = 1.0
+) -> jax.Array:
   """Turns the first 2F dimensions of each head by position x frequency. Same shape and dtype; computed in float32."""
   cos_BTF, sin_BTF = phases.cos_sin(position_BT, frequency_F)
   return turn(x_BTHK, cos_BTF * attention_factor, sin_BTF * attention_factor, layout)

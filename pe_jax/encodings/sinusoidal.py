@@ -7,15 +7,17 @@ before all cosines (the same encoding for a model trained that way); 'tensor2ten
 another encoding. Every row has norm sqrt(D/2), whatever the position, which is why embeddings are multiplied by sqrt(D) first.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pe_jax.encodings import phases
 from pe_jax.encodings.base import Encoding
 from pe_jax.errors import ConfigError
 
 
-def table(positions, width, base=10_000.0, layout='interleaved'):
+def table(positions: ArrayLike, width: int, base: float = 10_000.0, layout: str = 'interleaved') -> jax.Array:
   """Rows of the table for integer positions of any shape: float32, (*positions.shape, width)."""
   cos, sin = phases.cos_sin(positions, frequencies(width, base, layout))
   if layout == 'interleaved':

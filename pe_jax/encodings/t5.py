@@ -11,12 +11,13 @@ bucket is to be trained.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pe_jax.encodings.base import Encoding, Traits
 from pe_jax.errors import ConfigError
 
 
-def bucket(distance, num_buckets=32, max_distance=128, bidirectional=False):
+def bucket(distance: ArrayLike, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = False) -> jax.Array:
   """int32 bucket of each distance (query position - key position), same shape."""
   distance = jnp.asarray(distance)
   future = 0
