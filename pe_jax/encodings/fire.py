@@ -2,9 +2,10 @@
 
     b_h(i, j) = f_h(psi(i - j) / psi(max(threshold, i))),   psi(x) = ln(|c| x + 1)
 
-f is a small network 1 -> hidden -> H with a ReLU. Li et al., 2023, arXiv:2310.04418. The argument stays in [0, 1] at any length, which is
-what is meant to extrapolate; the bias depends on the query's position in its document, so a common shift changes it. c (.1 at first) and
-the threshold (512) are learned. The paper has a network a layer; here one serves all layers, as T5's table does.
+f is a small network 1 -> hidden -> H with a ReLU, without the constant at its output, which the softmax would cancel. Li et al., 2023,
+arXiv:2310.04418. The argument stays in [0, 1] at any length, which is what is meant to extrapolate; the bias depends on the query's
+position in its document, so a common shift changes it. c (.1 at first) and the threshold (512) are learned. The paper has a network a
+layer; here one serves all layers, as T5's table does.
 """
 
 import jax
@@ -31,7 +32,7 @@ def network(params, x_BTS):
     weight, shift, out_H = unit
     return total_BHTS + out_H[None, :, None, None] * jax.nn.relu(weight * x_BTS + shift)[:, None], None
 
-  start = jnp.broadcast_to(params['b2'][None, :, None, None], (x_BTS.shape[0], params['b2'].shape[0], *x_BTS.shape[1:]))
+  start = jnp.zeros((x_BTS.shape[0], params['w2'].shape[1], *x_BTS.shape[1:]), jnp.float32)
   return jax.lax.scan(add, start, (params['w1'], params['b1'], params['w2']))[0]
 
 
@@ -48,7 +49,6 @@ def encoding(dims, *, hidden=32, c=0.1, threshold=512.0):
       'w1': jax.random.normal(a, (hidden,), jnp.float32),
       'b1': jnp.zeros(hidden),
       'w2': jax.random.normal(b, (hidden, dims.num_heads), jnp.float32) * hidden**-0.5,
-      'b2': jnp.zeros(dims.num_heads),
       'c': jnp.float32(c),
       'threshold': jnp.float32(threshold),
     }

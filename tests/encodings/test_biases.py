@@ -30,7 +30,7 @@ def test_fires_network_equals_a_matrix_product():
   params = jax.tree.map(lambda x: x + 0.1, enc.parameters(jax.random.PRNGKey(0)))
   x = np.random.default_rng(0).uniform(size=(2, 3, 5)).astype(np.float32)
   hidden = np.maximum(x[..., None] * np.asarray(params['w1']) + np.asarray(params['b1']), 0)
-  expected = np.moveaxis(hidden @ np.asarray(params['w2']) + np.asarray(params['b2']), -1, 1)
+  expected = np.moveaxis(hidden @ np.asarray(params['w2']), -1, 1)
   np.testing.assert_allclose(fire.network(params, jnp.asarray(x)), expected, atol=1e-5)
 
 
