@@ -47,12 +47,12 @@ def loss_by_position(panels, train_length, path, baseline):
 
 
 def curve(row):
-  """(middle, mean loss) of ranges of positions: buckets joined until a range is a sixth of where it starts, for a log axis."""
+  """(middle, mean loss) of ranges of positions: buckets joined, but not across the training length, to a sixth of where a range starts."""
   points, waiting = [], []
   for bucket in row['position_buckets']:
     waiting.append(bucket)
     start, end = waiting[0]['start'], bucket['end']
-    if end - start >= start / 6 or bucket is row['position_buckets'][-1]:
+    if end - start >= start / 6 or end == row['train_length'] or bucket is row['position_buckets'][-1]:
       targets = sum(b['targets'] for b in waiting)
       points.append(((start + end) / 2, sum(b['nll'] * b['targets'] for b in waiting) / targets))
       waiting = []
