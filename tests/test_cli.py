@@ -45,7 +45,7 @@ TRAIN = [
   ([TINY, '--config.model.num_heads=3'], 2, '3 heads do not divide embed_dim=16'),
   ([TINY, '--config.model.num_kv_heads=3'], 2, 'model.num_kv_heads: 3 does not divide num_heads=2'),
   ([TINY + ':learned(max_length=8)'], 2, 'has 8 positions and cannot serve length 16'),
-  ([TINY, '--config.batch_size=12', 'EIGHT'], 2, '12 rows in 1 micro-batches cannot be divided over 8 devices'),
+  ([TINY, '--config.batch_size=12', 'EIGHT'], 2, '12 rows (accumulate=1) cannot be divided over 8 devices'),
   ([TINY, '--config.accumulate=3'], 2, '8 rows cannot be split into accumulate=3'),
   ([TINY, '--config.optim.warmup_steps=50'], 2, 'optim.warmup_steps: 50 exceeds num_train_steps=40'),
   ([TINY, '--config.model.dropout=1'], 2, 'model.dropout: 1.0 must be below 1'),

@@ -182,7 +182,7 @@ def test_every_device_works_on_its_own_rows():
 @pytest.mark.parametrize(
   ('changes', 'match'),
   [
-    ({'batch_size': 12}, r'12 rows in 1 micro-batches cannot be divided over 8 devices \(use a multiple of 8'),
+    ({'batch_size': 12}, r'12 rows \(accumulate=1\) cannot be divided over 8 devices \(use a multiple of 8'),
     ({'batch_size': 8, 'accumulate': 2}, 'use a multiple of 16'),
     ({'batch_size': 12, 'parallel': 'pmap'}, 'over 8 devices'),
     ({'mesh__fsdp': 3}, 'data=-1 x fsdp=3 does not fit 8 devices'),
