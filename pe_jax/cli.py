@@ -19,7 +19,9 @@ def run(main, doc):
     print(doc.strip() + '\n\nFlags:' + flags.FLAGS.main_module_help() + flags.FLAGS.module_help(__name__))
     sys.exit(0)
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception gets lost inside imports; training has a handler of its own
-  logging.set_verbosity(logging.FATAL)  # orbax logs pages for one failed write; what matters is raised and told in a line
+  # orbax logs pages for one failed write, and its tasks as many again at exit; what matters is raised and told in a line.
+  logging.set_verbosity(logging.FATAL)
+  stdlib_logging.getLogger('asyncio').disabled = True
   try:
     _parse(sys.argv)
     main()
