@@ -1,5 +1,6 @@
 """What the entry points share: flags parsed, mistakes answered in one line, exit codes kept."""
 
+import logging as stdlib_logging
 import pathlib
 import signal
 import sys
