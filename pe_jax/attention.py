@@ -46,35 +46,19 @@ def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
   """Whole rows of attention for the queries given."""
   batch, queries, heads, _ = q_BTHK.shape
   groups = k_BSGK.shape[2]
-  s_BHTS = enc.score(tables, q_BTHK, k_BSGK, where) if enc.score else scores(q_BTHK, k_BSGK)
-  if enc.distance_bias:
-    s_BHTS = s_BHTS + distance_bias(enc, tables, where)
-  if enc.bias:
-    s_BHTS = s_BHTS + enc.bias(tables, where)
+  s_BHTS = enc.score(tables, q_BTHK, k_BSGK, where) if enc.score else scores(q_BTHK, k_BSGK, v_BSGK.shape[-1])
+  added = enc.added(tables, where)
+  if added is not None:
+    s_BHTS = s_BHTS + added
+  if enc.scale:
+    s_BHTS = s_BHTS * enc.scale(tables, where)
   visible = where.visible_BTS()[:, None]
   if enc.visible:
     visible = visible & enc.visible(tables, where)
-  weight_BHTS = (enc.normalise or softmax)(s_BHTS, visible)
+  weight_BHTS = enc.normalise(tables, s_BHTS, visible) if enc.normalise else softmax(s_BHTS, visible)
   weight_BGRTS = weight_BHTS.reshape(batch, groups, heads // groups, queries, -1).astype(v_BSGK.dtype)
   out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
   return out_BTGRK.reshape(batch, queries, heads, v_BSGK.shape[-1]).astype(v_BSGK.dtype)
-
-
-def distance_bias(enc, tables, where):
-  """The bias of a block, broadcastable to (B, H, T, S). Contiguous positions need T + S - 1 values a head, not T x S."""
-  if not where.contiguous:
-    return jnp.moveaxis(enc.distance_bias(tables, where.distance_BTS(), slice(None)), 0, 1)
-  queries, keys = where.i_BT.shape[1], where.j_BS.shape[1]
-  # The distance of two tokens of one document is their index difference, from `last` on down; pairs of other documents are not visible.
-  distance_X = where.offset + queries - 1 - jnp.arange(queries + keys - 1, dtype=jnp.int32)
-  return skew(enc.distance_bias(tables, distance_X, slice(None)), queries, keys)[None]
-
-
-def skew(values_HX, queries, keys):
-  """out[h, t, s] = values[h, queries - 1 - t + s]: a Toeplitz matrix by tiling and reshaping, which costs no gather."""
-  period = queries + keys
-  flat = jnp.tile(jnp.pad(values_HX, ((0, 0), (0, 1))), (1, queries))[:, queries - 1 : queries * period - 1]
-  return flat.reshape(values_HX.shape[0], queries, period - 1)[:, :, :keys]
 
 
 def softmax(s_BHTS, visible):

@@ -15,18 +15,27 @@ from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=['k', 'v', 'pos_BS', 'doc_BS', 'length', 'used'], meta_fields=['causal'])
+@functools.partial(
+  jax.tree_util.register_dataclass,
+  data_fields=['k', 'v', 'side', 'pos_BS', 'doc_BS', 'length', 'used'],
+  meta_fields=['causal', 'contiguous'],
+)
 @dataclasses.dataclass(frozen=True)
 class Cache:
-  """`k` and `v` hold one (B, S, G, K) array a layer; `used` of S slots are filled; slots of document 0 are seen by nobody."""
+  """`k` and `v` hold one (B, S, G, K) array a layer, `side` what `Encoding.token` gives; `used` of S slots are filled.
+
+  Slots of document 0 are seen by nobody.
+  """
 
   k: tuple
   v: tuple
+  side: tuple
   pos_BS: jax.Array
   doc_BS: jax.Array
   length: jax.Array
   used: jax.Array
   causal: bool = True
+  contiguous: bool = True
 
   @property
   def capacity(self):
@@ -34,14 +43,27 @@ class Cache:
     return self.pos_BS.shape[1]
 
 
-def create(model, batch, capacity, length):
-  """An empty cache for `config.model`. `length` is the declared length of every document: prompt plus all tokens to come."""
+def create(model, enc, batch, capacity, length):
+  """An empty cache for `config.model` under an encoding. `length` is the declared length of every document: prompt plus all that is to come."""
   if not 1 <= length <= capacity:
     raise ConfigError(f'cache: a declared length of {length} tokens does not fit {capacity} slots (the cache holds the whole document)')
   shape = (batch, capacity, model.num_kv_heads, model.head_dim)
   empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
   slots = jnp.zeros((batch, capacity), jnp.int32)
-  return Cache(empty, empty, slots, slots, jnp.int32(length), jnp.int32(0), model.causal)
+  return Cache(empty, empty, _empty_sides(model, enc, batch, capacity), slots, slots, jnp.int32(length), jnp.int32(0), model.causal, not enc.positions)
+
+
+def _empty_sides(model, enc, batch, capacity):
+  """Room for each layer's side values, of the shapes that `token` gives."""
+  one = jnp.ones((1, 1), jnp.int32)
+
+  def sides(key):
+    tables = enc.tables(enc.parameters(key), Where.forward(one, one))
+    records = [enc.at_layer(n) for n in range(model.num_layers)]
+    return tuple(r.token(tables, jnp.zeros((1, 1, model.embed_dim), model.dtype)) if r.token else None for r in records)
+
+  shapes = jax.eval_shape(sides, jax.random.PRNGKey(0))
+  return jax.tree.map(lambda x: jnp.zeros((batch, capacity, *x.shape[2:]), x.dtype), shapes)
 
 
 def extend(cache, pos_BT, doc_BT):
@@ -53,11 +75,11 @@ def extend(cache, pos_BT, doc_BT):
   put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=cache.used, axis=1)
   pos_BS, doc_BS = put(cache.pos_BS, pos_BT), put(cache.doc_BS, doc_BT)
   len_BT, len_BS = (jnp.full_like(doc, cache.length) for doc in (doc_BT, doc_BS))
-  alone = Where(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, cache.capacity, cache.causal)
+  alone = Where(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, cache.capacity, cache.causal, cache.contiguous)
   where = dataclasses.replace(alone, j_BS=pos_BS, kdoc_BS=doc_BS, klen_BS=len_BS, offset=cache.used)
   return where, dataclasses.replace(cache, pos_BS=pos_BS, doc_BS=doc_BS, used=cache.used + new), alone
 
 
-def put(slots_BSGK, new_BTGK, start):
-  """The slots with new keys or values from index `start` on."""
-  return jax.lax.dynamic_update_slice_in_dim(slots_BSGK, new_BTGK.astype(slots_BSGK.dtype), start, axis=1)
+def put(slots, new, start):
+  """The slots, arrays (B, S, ...), with new entries (B, T, ...) from index `start` on."""
+  return jax.tree.map(lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b.astype(a.dtype), start, axis=1), slots, new)

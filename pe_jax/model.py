@@ -29,7 +29,7 @@ GATED = ('swiglu', 'geglu')
 def dims(config):
   """What the encoding may know of this model."""
   m = config.model
-  return Dims(m.num_heads, m.num_kv_heads, m.head_dim, m.embed_dim, config.train_length)
+  return Dims(m.num_heads, m.num_kv_heads, m.head_dim, m.embed_dim, config.train_length, m.num_layers)
 
 
 def init(config, enc, key):
@@ -66,8 +66,8 @@ def apply(config, enc, params, tokens_BT, where, *, key_B=None, cache=None):
   )
   if cache is None:
     return logits
-  k, v = zip(*layers, strict=True)
-  return logits, dataclasses.replace(cache, k=k, v=v)
+  k, v, side = zip(*layers, strict=True)
+  return logits, dataclasses.replace(cache, k=k, v=v, side=side)
 
 
 def check_length(enc, length):
@@ -100,9 +100,9 @@ class Decoder(nn.Module):
     tables = enc.tables(params, alone if enc.traits.cache == 'rotated' else where)
     block, layers = (nn.remat(Block, static_argnums=()) if m.remat else Block), []
     for n in range(m.num_layers):
-      slots = None if cache is None else (cache.k[n], cache.v[n], cache.used - tokens_BT.shape[1])
+      slots = None if cache is None else (cache.k[n], cache.v[n], cache.side[n], cache.used - tokens_BT.shape[1])
       keys = None if key_B is None else jax.vmap(jax.random.fold_in, (0, None))(key_B, n + 1)
-      x_BTD, layer = block(m, enc, name=f'block_{n}')(x_BTD, where, tables, keys, slots)
+      x_BTD, layer = block(m, enc.at_layer(n), name=f'block_{n}')(x_BTD, where, tables, keys, slots)
       layers.append(layer)
     x_BTD = norm(m, 'final_norm')(x_BTD).astype(jnp.float32)
     if m.tie_head:
@@ -115,7 +115,7 @@ class Decoder(nn.Module):
 
 
 class Block(nn.Module):
-  """One layer. `slots` is (keys, values, index of the first new one) of a cache."""
+  """One layer. `slots` is (keys, values, side values, index of the first new one) of a cache."""
 
   m: object
   enc: Encoding
@@ -155,8 +155,11 @@ class Attention(nn.Module):
     turn_first = enc.rotate and (slots is None or enc.traits.cache == 'rotated')
     if turn_first:
       q_BTHK, k_BTGK = enc.rotate(tables, q_BTHK, k_BTGK)
-    k_BSGK, v_BSGK = (k_BTGK, v_BTGK) if slots is None else (kv.put(slots[0], k_BTGK, slots[2]), kv.put(slots[1], v_BTGK, slots[2]))
-    layer = (k_BSGK, v_BSGK)
+    layer = (k_BTGK, v_BTGK, enc.token(tables, x_BTD) if enc.token else None)
+    if slots is not None:
+      layer = kv.put(slots[:3], layer, slots[3])
+    k_BSGK, v_BSGK, side = layer
+    where = dataclasses.replace(where, side=side)
     if enc.rotate and not turn_first:
       q_BTHK, k_BSGK = enc.rotate(tables, q_BTHK, k_BSGK)
     out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk)

@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from pe_jax import attention, encodings
-from pe_jax.encodings.base import Dims, Traits, Where, run_length
+from pe_jax.encodings.base import Dims, Traits, Where, run_length, skew
 from pe_jax.encodings.base import Encoding as Record
 
 DIMS = Dims(4, 2, 8, 32, 16)
@@ -127,7 +127,7 @@ def test_the_chunked_path_never_builds_an_array_of_queries_by_keys():
 def test_skew_is_a_toeplitz_matrix():
   for queries, keys in ((1, 1), (1, 5), (5, 1), (4, 6), (6, 4)):
     values = jnp.arange(2 * (queries + keys - 1), dtype=jnp.float32).reshape(2, -1)
-    out = attention.skew(values, queries, keys)
+    out = skew(values, queries, keys)
     for t in range(queries):
       assert np.array_equal(out[:, t], values[:, queries - 1 - t : queries - 1 - t + keys])
 

@@ -59,7 +59,7 @@ def test_every_field_keeps_decoding_equal_to_one_forward_and_causal(fields):
   whole = logits('rope', tokens, **fields)
   pos, doc = tiny.row(12, total=12)
   extend = jax.jit(lambda cache, t, p, d: model.apply(config, enc, params, t, (p, d), cache=cache))
-  cache, parts = kv.create(config.model, 1, 12, 12), []
+  cache, parts = kv.create(config.model, enc, 1, 12, 12), []
   for start, end in ((0, 4), (4, 8), (8, 12)):
     part, cache = extend(cache, tokens[:, start:end], pos[:, start:end], doc[:, start:end])
     parts.append(part)
@@ -126,12 +126,12 @@ def test_a_cache_refuses_what_does_not_fit():
   config, enc, params = tiny.made('rope')
   tokens = tiny.tokens(1, 4)
   pos, doc = tiny.row(4, total=4)
-  cache = kv.create(config.model, 1, 6, 6)
+  cache = kv.create(config.model, enc, 1, 6, 6)
   _, cache = model.apply(config, enc, params, tokens, (pos, doc), cache=cache)
   with pytest.raises(ConfigError, match='4 \\+ 4 tokens do not fit its 6 slots'):
     model.apply(config, enc, params, tokens, (pos + 4, doc), cache=cache)
   with pytest.raises(ConfigError, match='declared length of 7 tokens does not fit 6 slots'):
-    kv.create(config.model, 1, 6, 7)
+    kv.create(config.model, enc, 1, 6, 7)
 
 
 def test_a_new_token_at_position_zero_is_another_answer():
@@ -139,7 +139,7 @@ def test_a_new_token_at_position_zero_is_another_answer():
   config, enc, params = tiny.made('rope')
   tokens = tiny.tokens(1, 8)
   pos, doc = tiny.row(8, total=8)
-  cache = kv.create(config.model, 1, 8, 8)
+  cache = kv.create(config.model, enc, 1, 8, 8)
   _, cache = model.apply(config, enc, params, tokens[:, :7], (pos[:, :7], doc[:, :7]), cache=cache)
   right, _ = model.apply(config, enc, params, tokens[:, 7:], (pos[:, 7:], doc[:, 7:]), cache=cache)
   wrong, _ = model.apply(config, enc, params, tokens[:, 7:], (pos[:, :1], doc[:, :1]), cache=cache)

@@ -5,6 +5,7 @@
 """
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pathlib
@@ -18,7 +19,7 @@ from pe_jax.errors import ConfigError
 if typing.TYPE_CHECKING:
   from pe_jax.encodings import base  # at run time it would import jax, which a misspelt name need not wait for
 
-_SUPPORT = ('__init__', 'base', 'grammar', 'phases', 'frequency_maps')
+_SUPPORT = ('__init__', 'base', 'combine', 'draws', 'grammar', 'phases', 'frequency_maps')
 # Each is rope(map=…) under a name of its own.
 MAPS = (
   'linear', 'ntk', 'dynamic_ntk', 'yarn', 'dynamic_yarn', 'ntk_by_parts', 'llama3', 'longrope', 'p_rope', 'abf', 'reversed_by_parts',
@@ -44,9 +45,14 @@ def parse_list(text: str) -> list[Spec]:
 def check_name(text):
   """`parse` without importing what an encoding needs: a misspelt name is answered at once."""
   spec = grammar.parse(text)
-  if spec.name not in names():
-    raise ConfigError(f"encoding: '{spec.name}' is unknown{did_you_mean(spec.name, names())} (there are {', '.join(names())})")
+  for part in spec.walk():
+    _check_known(part.name)
   return spec
+
+
+def _check_known(name):
+  if name not in names():
+    raise ConfigError(f"encoding: '{name}' is unknown{did_you_mean(name, names())} (there are {', '.join(names())})")
 
 
 def make(spec: str | Spec, dims: 'base.Dims', length: int = 0) -> 'base.Encoding':
@@ -59,14 +65,21 @@ def make(spec: str | Spec, dims: 'base.Dims', length: int = 0) -> 'base.Encoding
       training length, where that factor is 1.
   """
   spec = at_length(parse(spec) if isinstance(spec, str) else _canonical(spec), length or dims.train_length, dims.train_length)
+  return _record(spec, dims)
+
+
+def _record(spec, dims):
+  """The record of a canonical spec. What is inside is handed on as functions of dims, since a part may serve fewer heads or layers."""
   module, fields = _module(spec.name), dict(spec.fields)
   if spec.name in MAPS:
     fields = {**_map_defaults(spec.name), **fields, 'map': spec.name}
-  return dataclasses.replace(module.encoding(dims, **fields), spec=str(spec))
+  inner = [functools.partial(_record, part) for part in spec.inner]
+  return dataclasses.replace(module.encoding(dims, *inner, **fields), spec=str(spec))
 
 
 def at_length(spec: Spec, length: int, train_length: int) -> Spec:
   """The spec with the factor it has at this length written out."""
+  spec = dataclasses.replace(spec, inner=tuple(at_length(part, length, train_length) for part in spec.inner))
   original = spec.get('original_length') or train_length
   if fields(spec.name).get('factor') == 0 and not spec.get('factor'):
     return _canonical(spec.replace(factor=max(1.0, length / original)))
@@ -79,12 +92,26 @@ def inherit(spec: Spec, trained: Spec) -> Spec:
   A rotary map says how to read frequencies, not which: `yarn(factor=8)` on a model trained as rope(base=500000) keeps that base, and so do
   the other encodings that read RoPE's parameters (those whose file names the fields it shares in INHERITED).
   """
-  module, other = _module(spec.name), _module(trained.name)
-  if module is other:
-    shared = getattr(module, 'INHERITED', tuple(fields(spec.name)))
-  else:
-    shared = getattr(module, 'INHERITED', ()) if getattr(other, 'INHERITED', None) == getattr(module, 'INHERITED', ()) else ()
-  return _canonical(spec.replace(**{k: v for k, v in trained.fields if k in shared and k not in dict(spec.fields)}))
+  return _canonical(_inherit(spec, trained))
+
+
+def _inherit(spec, trained):
+  module = _module(spec.name)
+  if spec.inner:
+    # Wrappers of one shape are matched part by part; anything else is looked for inside the trained one.
+    same = spec.name == trained.name and len(spec.inner) == len(trained.inner)
+    parts = tuple(_inherit(part, other) for part, other in zip(spec.inner, trained.inner if same else [trained] * len(spec.inner)))
+    spec = dataclasses.replace(spec, inner=parts)
+  for other in trained.walk():
+    theirs = _module(other.name)
+    if module is theirs:
+      shared = getattr(module, 'INHERITED', tuple(fields(spec.name)))
+    elif getattr(module, 'INHERITED', ()) and getattr(theirs, 'INHERITED', None) == module.INHERITED:
+      shared = module.INHERITED
+    else:
+      continue
+    return spec.replace(**{k: v for k, v in other.fields if k in shared and k not in dict(spec.fields)})
+  return spec
 
 
 def fields(name: str) -> dict[str, object]:
@@ -104,22 +131,41 @@ def _map_defaults(name):
   return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
 
 
+def _inner_parameters(name):
+  """The parameters of a constructor that are encodings: what comes after `dims`."""
+  kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+  return [p for p in inspect.signature(_module(name).encoding).parameters.values() if p.kind in kinds and p.name != 'dims']
+
+
+def _inner(spec):
+  """The encodings inside, checked for their number, defaults filled in, in canonical form."""
+  wanted = _inner_parameters(spec.name)
+  many = any(p.kind is p.VAR_POSITIONAL for p in wanted)
+  given = spec.inner or tuple(grammar.parse(p.default) for p in wanted if isinstance(p.default, str))
+  if wanted and not given:
+    raise ConfigError(f'encoding: {spec.name} needs {"encodings" if many else "an encoding"} inside, as in {spec.name}({"rope, alibi" if many else "rope"})')
+  if not many and len(given) > len(wanted):
+    takes = 'takes no encoding' if not wanted else 'takes one encoding'
+    raise ConfigError(f"encoding: {spec.name} {takes} inside and got {len(given)} (stack(a, b) is several at once)")
+  return tuple(_canonical(part) for part in given)
+
+
 def _module(name):
   return importlib.import_module(f'pe_jax.encodings.{"rope" if name in MAPS else name}')
 
 
 def _canonical(spec):
   """Fields typed, in order, defaults left out."""
-  check_name(spec.name)
+  _check_known(spec.name)
   known, given = fields(spec.name), dict(spec.fields)
   if spec.name == 'rope' and given.get('map'):
     given = dict(given)
-    return _canonical(Spec(given.pop('map'), tuple(given.items())))
+    return _canonical(Spec(given.pop('map'), tuple(given.items()), spec.inner))
   for field in given:
     if field not in known:
       raise ConfigError(f"encoding: {spec.name} has no field '{field}'{did_you_mean(field, known)} (it has {', '.join(known) or 'none'})")
   typed = {field: _typed(spec.name, field, given[field], default) for field, default in known.items() if field in given}
-  return Spec(spec.name, tuple((field, value) for field, value in typed.items() if value != known[field]))
+  return Spec(spec.name, tuple((field, value) for field, value in typed.items() if value != known[field]), _inner(spec))
 
 
 def _typed(name, field, value, default):

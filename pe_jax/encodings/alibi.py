@@ -41,6 +41,6 @@ def encoding(dims, *, slopes=()):
   if not (np.isfinite(slope_H) & (slope_H >= 0)).all():
     raise ConfigError('encoding: alibi slopes must be finite and not negative (a negative one would favour far tokens)')
   return Encoding(
-    distance_bias=lambda tables, distance, heads: bias(slope_H[heads], distance),
+    distance_bias=lambda tables, distance: bias(slope_H, distance),
     traits=Traits(relative=True),
   )

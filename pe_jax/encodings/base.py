@@ -21,11 +21,12 @@ class Dims:
   head_dim: int
   embed_dim: int
   train_length: int
+  num_layers: int = 1
 
 
 @functools.partial(
   jax.tree_util.register_dataclass,
-  data_fields=['i_BT', 'j_BS', 'qdoc_BT', 'kdoc_BS', 'qlen_BT', 'klen_BS', 'offset'],
+  data_fields=['i_BT', 'j_BS', 'qdoc_BT', 'kdoc_BS', 'qlen_BT', 'klen_BS', 'offset', 'side'],
   meta_fields=['longest', 'causal', 'contiguous'],
 )
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Where:
     longest: no document's length is above this; known before tracing.
     causal: a query sees only keys at positions up to its own.
     contiguous: within a document positions rise by one with the index, so that distance = index difference.
+    side: what `Encoding.token` gave for each key, leading axes (B, S); None where it gives nothing.
   """
 
   i_BT: jax.Array
@@ -52,6 +54,7 @@ class Where:
   longest: int
   causal: bool = True
   contiguous: bool = True
+  side: object = None
 
   @classmethod
   def forward(cls, pos_BT, doc_BT, causal=True, contiguous=True, length=None):
@@ -69,29 +72,41 @@ class Where:
     same = (self.qdoc_BT[:, :, None] == self.kdoc_BS[:, None, :]) & (self.kdoc_BS[:, None, :] > 0)
     return same & (self.distance_BTS() >= 0) if self.causal else same
 
+  def at(self, pos_BT):
+    """The same tokens of a forward at other positions, which rise within a document but not by one."""
+    return dataclasses.replace(self, i_BT=pos_BT, j_BS=pos_BT, contiguous=False)
+
   def queries(self, start, size):
     """The cut to queries start .. start + size - 1."""
     cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size, axis=1)
     return dataclasses.replace(self, i_BT=cut(self.i_BT), qdoc_BT=cut(self.qdoc_BT), qlen_BT=cut(self.qlen_BT), offset=self.offset + start)
 
 
+def run_start(doc_BT):
+  """Index of the first token of the run of equal ids that each token stands in: [1, 1, 2, 0] -> [0, 0, 2, 3]."""
+  index_1T = jnp.arange(doc_BT.shape[1], dtype=jnp.int32)[None]
+  return jax.lax.cummax(jnp.where(_begins(doc_BT), index_1T, 0), axis=1)
+
+
 def run_length(doc_BT):
   """Length of the run of equal ids that each token stands in: [1, 1, 2, 0] -> [2, 2, 1, 1]."""
   size = doc_BT.shape[1]
   index_1T = jnp.arange(size, dtype=jnp.int32)[None]
-  new_BT = jnp.concatenate([jnp.ones_like(doc_BT[:, :1], bool), doc_BT[:, 1:] != doc_BT[:, :-1]], axis=1)
-  last_BT = jnp.concatenate([new_BT[:, 1:], jnp.ones_like(new_BT[:, :1])], axis=1)
-  start_BT = jax.lax.cummax(jnp.where(new_BT, index_1T, 0), axis=1)
+  last_BT = jnp.concatenate([_begins(doc_BT)[:, 1:], jnp.ones_like(doc_BT[:, :1], bool)], axis=1)
   end_BT = jax.lax.cummin(jnp.where(last_BT, index_1T, size), axis=1, reverse=True)
-  return end_BT - start_BT + 1
+  return end_BT - run_start(doc_BT) + 1
 
 
-def scores(q_BTHK, k_BSGK):
-  """q . k / sqrt(K), float32 (B, H, T, S); each key head serves H/G query heads."""
-  batch, queries, heads, width = q_BTHK.shape
-  q_BTGRK = q_BTHK.reshape(batch, queries, k_BSGK.shape[2], -1, width)
+def _begins(doc_BT):
+  return jnp.concatenate([jnp.ones_like(doc_BT[:, :1], bool), doc_BT[:, 1:] != doc_BT[:, :-1]], axis=1)
+
+
+def scores(q_BTHK, k_BSGK, width=0):
+  """q . k / sqrt(width), float32 (B, H, T, S); each key head serves H/G query heads. `width`: 0 is that of the vectors given."""
+  batch, queries, heads, given = q_BTHK.shape
+  q_BTGRK = q_BTHK.reshape(batch, queries, k_BSGK.shape[2], -1, given)
   s_BGRTS = jnp.einsum('btgrk,bsgk->bgrts', q_BTGRK, k_BSGK, preferred_element_type=jnp.float32)
-  return s_BGRTS.reshape(batch, heads, queries, -1) * width**-0.5
+  return s_BGRTS.reshape(batch, heads, queries, -1) * (width or given) ** -0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,12 +118,14 @@ class Traits:
     length_dependent: what a token sees depends on the length of its document, so that a prefix is not a short document.
     max_length: positions from here on cannot be served; None: any can.
     cache: 'rotated' if a key's rotation depends on its own position alone and never changes, 'raw' if keys are turned when read.
+    positions: which ids the model sees, in words for result rows.
   """
 
   relative: bool = False
   length_dependent: bool = False
   max_length: int | None = None
   cache: str = 'rotated'
+  positions: str = 'from 0 in each window'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,28 +134,38 @@ class Encoding:
 
   Attributes:
     init: (key) -> params, the learned parameters.
+    positions: (key_B, where, training) -> where, other ids than 0, 1, 2 ...: drawn in training, and some at evaluation too.
     embed: (params, x_BTD, where) -> x_BTD, once, after the token embedding.
     prepare: (params, where) -> tables, ONCE a forward: phases, slopes, whatever all layers share. Tables that `distance_bias` uses must not
       depend on `where`, so that blocks can be computed from positions alone.
-    rotate: (tables, q_BTHK, k_BSGK) -> q, k, in every layer; they may come out wider.
-    distance_bias: (tables, distance, heads) -> float32 (len(heads), *distance.shape), added to the scaled scores.
-    bias: (tables, where) -> float32 broadcastable to (B, H, T, S), added like `distance_bias`. Depends on positions.
+    layer: (n) -> the record of layer n, whose functions take the same tables; None: this record serves every layer.
+    token: (tables, x_BTD) -> arrays (B, T, ...), what a layer's tokens bring to scores later; kept beside their keys, as `where.side`.
+    rotate: (tables, q_BTHK, k_BSGK) -> q, k, in every layer; they may come out wider, and scores are still divided by sqrt(head width).
+    distance_bias: (tables, distance) -> float32 (H, *distance.shape), added to the scaled scores.
+    bias: (tables, where) -> float32 broadcastable to (B, H, T, S), added like `distance_bias`. Depends on positions or side values.
     score: (tables, q_BTHK, k_BSGK, where) -> float32 (B, H, T, S), instead of q . k / sqrt(K), for whole rows. Depends on content.
     visible: (tables, where) -> bool broadcastable to (B, H, T, S): what else a query may not see.
-    normalise: (s_BHTS, visible) -> weights (B, H, T, S), instead of softmax.
+    scale: (tables, where) -> float32 broadcastable to (B, H, T, 1), multiplies scores and biases: the temperature of a query's softmax.
+    normalise: (tables, s_BHTS, visible) -> weights (B, H, T, S), instead of softmax.
+    schedule: pairs (share of the training steps, record), in order: the record that training uses from there on. Evaluation uses this one.
     spec: the canonical string that makes this record again.
   """
 
   traits: Traits = Traits()
   init: Callable | None = None
+  positions: Callable | None = None
   embed: Callable | None = None
   prepare: Callable | None = None
+  layer: Callable | None = None
+  token: Callable | None = None
   rotate: Callable | None = None
   distance_bias: Callable | None = None
   bias: Callable | None = None
   score: Callable | None = None
   visible: Callable | None = None
+  scale: Callable | None = None
   normalise: Callable | None = None
+  schedule: tuple = ()
   spec: str = ''
 
   def parameters(self, key):
@@ -148,3 +175,41 @@ class Encoding:
   def tables(self, params, where):
     """`prepare`'s tables, None where there are none."""
     return self.prepare(params, where) if self.prepare else None
+
+  def at_layer(self, n):
+    """The record of layer n. Keys are cached as the whole declares."""
+    if not self.layer:
+      return self
+    record = self.layer(n)
+    return dataclasses.replace(record, traits=dataclasses.replace(record.traits, cache=self.traits.cache))
+
+  def placed(self, where, key_B=None, training=False):
+    """`where` with the ids that the model is to see. `key_B`: a random key a row; None: a fixed one for each row, as at evaluation."""
+    if not self.positions:
+      return where
+    if key_B is None:
+      rows = jnp.arange(where.i_BT.shape[0], dtype=jnp.int32)
+      key_B = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(0), rows)
+    return self.positions(key_B, where, training)
+
+  def added(self, tables, where):
+    """All that is added to the scores, broadcastable to (B, H, T, S); None where nothing is."""
+    terms = [self._distance_term(tables, where)] if self.distance_bias else []
+    terms += [self.bias(tables, where)] if self.bias else []
+    return sum(terms[1:], terms[0]) if terms else None
+
+  def _distance_term(self, tables, where):
+    """Contiguous positions need T + S - 1 values a head, not T x S."""
+    if not where.contiguous:
+      return jnp.moveaxis(self.distance_bias(tables, where.distance_BTS()), 0, 1)
+    queries, keys = where.i_BT.shape[1], where.j_BS.shape[1]
+    # The distance of two tokens of one document is their index difference, from `last` on down; pairs of other documents are not visible.
+    distance_X = where.offset + queries - 1 - jnp.arange(queries + keys - 1, dtype=jnp.int32)
+    return skew(self.distance_bias(tables, distance_X), queries, keys)[None]
+
+
+def skew(values_HX, queries, keys):
+  """out[h, t, s] = values[h, queries - 1 - t + s]: a Toeplitz matrix by tiling and reshaping, which costs no gather."""
+  period = queries + keys
+  flat = jnp.tile(jnp.pad(values_HX, ((0, 0), (0, 1))), (1, queries))[:, queries - 1 : queries * period - 1]
+  return flat.reshape(values_HX.shape[0], queries, period - 1)[:, :, :keys]

@@ -39,6 +39,6 @@ def encoding(dims, *, kind='log'):
   return Encoding(
     init=init,
     prepare=lambda params, where: (params['p'], params['a']),
-    distance_bias=lambda tables, distance, heads: bias(tables[0][heads], tables[1][heads], distance, kind),
+    distance_bias=lambda tables, distance: bias(*tables, distance, kind),
     traits=Traits(relative=True),
   )

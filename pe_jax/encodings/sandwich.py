@@ -24,6 +24,6 @@ def encoding(dims, *, width=128):
   """The record."""
   sinusoidal.frequencies(width)
   return Encoding(
-    distance_bias=lambda tables, distance, heads: bias(dims.num_heads, distance, width)[heads],
+    distance_bias=lambda tables, distance: bias(dims.num_heads, distance, width),
     traits=Traits(relative=True),
   )

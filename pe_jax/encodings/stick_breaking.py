@@ -25,6 +25,6 @@ def encoding(dims):
   del dims
   return Encoding(
     visible=lambda tables, where: (where.distance_BTS() > 0)[:, None],
-    normalise=weights,
+    normalise=lambda tables, s, visible: weights(s, visible),
     traits=Traits(relative=True),
   )

@@ -51,9 +51,9 @@ def encoding(dims, *, num_buckets=32, max_distance=128, bidirectional=False):
   if max_distance <= per_side // 2:
     raise ConfigError(f'encoding: t5 max_distance={max_distance} must exceed the {per_side // 2} distances with a bucket of their own')
 
-  def distance_bias(table_NH, distance, heads):
+  def distance_bias(table_NH, distance):
     number = bucket(distance, num_buckets, max_distance, bidirectional)
-    return jnp.moveaxis(table_NH[:, heads][number], -1, 0)
+    return jnp.moveaxis(table_NH[number], -1, 0)
 
   return Encoding(
     init=lambda key: {'table': jax.random.normal(key, (num_buckets, dims.num_heads), jnp.float32) * dims.embed_dim**-0.5},

@@ -84,7 +84,7 @@ def test_cached_decoding_equals_one_forward_under_the_declared_length(spec):
   pos, doc = pair(tiny.row(LENGTH, total=LENGTH), tiny.row(-4, 20, total=LENGTH))  # the second prompt is padded on the left
   whole = tiny.forward(spec, length=declared)(params, tokens, pos, doc)
   extend = jax.jit(lambda cache, t, p, d: model.apply(config, enc, params, t, (p, d), cache=cache))
-  cache, parts = kv.create(config.model, 2, declared, declared), []
+  cache, parts = kv.create(config.model, enc, 2, declared, declared), []
   for start, end in ((0, 9), (9, 10), (10, 11), (11, 20), (20, 21), (21, 22), (22, 23), (23, 24)):
     logits, cache = extend(cache, tokens[:, start:end], pos[:, start:end], doc[:, start:end])
     parts.append(logits)
@@ -197,4 +197,4 @@ def test_bfloat16_activations_keep_float32_phases_and_biases(spec):
     assert {x.dtype for x in enc.rotate(tables, q, k)} == {jnp.bfloat16.dtype}
   if enc.distance_bias:
     tables = enc.tables(params['encoding'], Where.forward(pos, doc))
-    assert enc.distance_bias(tables, jnp.arange(5), slice(None)).dtype == jnp.float32
+    assert enc.distance_bias(tables, jnp.arange(5)).dtype == jnp.float32

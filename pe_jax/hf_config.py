@@ -1,0 +1,322 @@
+"""What a Hugging Face config.json declares about position: the encoding in our grammar, lengths, heads and windows.
+
+    declared(json.load(open('config.json'))).spec   ->   'yarn(factor=4, base=1000000, original_length=32768)'
+
+Both spellings are read: `rope_theta` with `rope_scaling` (`type` or `rope_type`), and `rope_parameters`, flat or one set for each kind of
+layer. What a file leaves out has the value that transformers 5.24 gives it. An unknown key in the rope fields, two keys that contradict
+each other and a model type whose mechanism is not known are refused: a frequency read wrongly shows in nothing but a worse loss.
+"""
+
+import dataclasses
+import math
+
+from pe_jax import hf_rope
+from pe_jax.encodings.grammar import Spec
+from pe_jax.errors import ConfigError
+
+FULL, SLIDING = 'full_attention', 'sliding_attention'
+# One thing under the names that model types have for it.
+NAMES = {
+  'layers': ('num_hidden_layers', 'n_layer', 'n_layers', 'num_layers'),
+  'heads': ('num_attention_heads', 'n_head', 'n_heads', 'num_heads'),
+  'kv_heads': ('num_key_value_heads', 'num_kv_heads'),
+  'width': ('hidden_size', 'n_embd', 'n_embed', 'd_model'),
+  'head_dim': ('head_dim', 'd_kv'),
+  'length': ('max_position_embeddings', 'n_positions', 'max_seq_len', 'seq_length'),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+  """What a config.json says.
+
+  Attributes:
+    model_type: as written there.
+    layers: one encoding a layer, as strings of our grammar.
+    windows: one number a layer: a query sees itself and the window - 1 tokens before it; None: all tokens before it.
+    max_length: positions the model is said to serve; None where the file does not say.
+    train_length: positions the frequencies were trained at before they were scaled, where the file tells; else max_length.
+    num_heads, num_kv_heads, head_dim, embed_dim: the attention's shape.
+    notes: what else matters to whoever reproduces the model.
+  """
+
+  model_type: str
+  layers: tuple[str, ...]
+  windows: tuple[int | None, ...]
+  max_length: int | None
+  train_length: int | None
+  num_heads: int
+  num_kv_heads: int
+  head_dim: int
+  embed_dim: int
+  notes: tuple[str, ...] = ()
+
+  @property
+  def num_layers(self):
+    """Depth."""
+    return len(self.layers)
+
+  @property
+  def spec(self):
+    """The model's encoding; layers(…), cycled over depth, where layers differ."""
+    period = next(p for p in range(1, len(self.layers) + 1) if all(s == self.layers[n % p] for n, s in enumerate(self.layers)))
+    return self.layers[0] if period == 1 else f'layers({", ".join(self.layers[:period])})'
+
+  @property
+  def parts(self):
+    """{encoding: the layers that have it}."""
+    return {spec: [n for n, other in enumerate(self.layers) if other == spec] for spec in self.layers}
+
+
+def declared(config: dict) -> Declaration:
+  """The Declaration of a parsed config.json; ConfigError where it cannot be read with certainty."""
+  if not isinstance(config, dict):
+    raise ConfigError(f'config.json: an object is wanted, not {type(config).__name__}')
+  kind = config.get('model_type')
+  if kind in INSIDE:
+    if not isinstance(config.get('text_config'), dict):
+      raise ConfigError(f'config.json: model_type={kind!r} without text_config')
+    return declared({**config['text_config'], 'model_type': INSIDE[kind]})
+  if kind not in MODELS:
+    raise ConfigError(
+      f'config.json: model_type={kind!r}: its position mechanism is not known (known: {", ".join(sorted({*MODELS, *INSIDE}))})'
+    )
+  read, defaults = MODELS[kind]
+  return read(_Config(kind, config, defaults))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Config:
+  """A config.json, and what transformers takes for keys that are not in it."""
+
+  kind: str
+  given: dict
+  defaults: dict
+
+  def get(self, key):
+    return self.given[key] if key in self.given else self.defaults.get(key)
+
+  def number(self, thing, otherwise=None):
+    """A positive whole number under any of its names. `otherwise` is for a null, and where there is no default."""
+    names = NAMES[thing]
+    there = [key for key in names if key in self.given] or [key for key in names if key in self.defaults]
+    value = hf_rope.merged((key, thing, self.get(key)) for key in there).get(thing, otherwise)
+    if type(value) is not int or value < 1:
+      said = f'{there[0]}={value!r} is not a positive whole number' if there else f'{names[0]} is missing'
+      raise ConfigError(f'config.json: {said}')
+    return value
+
+  def length(self):
+    """Declared positions, None where the file does not say."""
+    return self.number('length') if any(self.get(key) is not None for key in NAMES['length']) else None
+
+  def head_dim(self):
+    """Width of a head, where not given that of the model over the number of heads."""
+    width, heads = self.number('width'), self.number('heads')
+    if width % heads and all(self.get(key) is None for key in NAMES['head_dim']):
+      raise ConfigError(f'config.json: {heads} heads do not divide a width of {width}, and head_dim is not given')
+    return self.number('head_dim', width // heads)
+
+  def declaration(self, specs, windows=None, notes=(), **more):
+    """A Declaration with the attention's shape read. `specs`: one Spec, or one a layer."""
+    heads = self.number('heads')
+    specs = [specs] * self.number('layers') if isinstance(specs, Spec) else specs
+    fields = {
+      'max_length': self.length(),
+      'train_length': self.length(),
+      'num_heads': heads,
+      'num_kv_heads': self.number('kv_heads', heads),
+      'head_dim': self.head_dim(),
+      'embed_dim': self.number('width'),
+    }
+    windows = tuple(windows or [None] * len(specs))
+    return Declaration(self.kind, tuple(str(spec) for spec in specs), windows, notes=tuple(notes), **{**fields, **more})
+
+
+def _rotary(c):
+  """A model whose queries and keys are turned."""
+  kinds, notes = _kinds_of_layers(c), []
+  specs, lengths = {}, []
+  for kind in dict.fromkeys(kinds):
+    where, fields = _rope_fields(c, kind)
+    specs[kind], length = hf_rope.encoding(fields, where, longest=c.length(), head_dim=c.head_dim(), notes=notes)
+    lengths += [length] if length else []
+  layers = [specs[kind] if turns else Spec('nope') for kind, turns in zip(kinds, _turning(c, len(kinds)))]
+  windows = [c.get('sliding_window') if kind == SLIDING else None for kind in kinds]
+  declaration = c.declaration(layers, windows, [*notes, *_remarks(c)])
+  return dataclasses.replace(declaration, train_length=min(lengths, default=declaration.max_length))
+
+
+def _kinds_of_layers(c):
+  """full_attention or sliding_attention for each layer: as written, or else by the model type's rule."""
+  depth, kinds, every, first = (c.number('layers'), *(c.get(k) for k in ('layer_types', 'sliding_window_pattern', 'max_window_layers')))
+  if c.get('sliding_window') is None or c.get('use_sliding_window') is False:
+    return [FULL] * depth
+  if kinds is None and every is None and first is None:
+    raise ConfigError(f'config.json: sliding_window={c.get("sliding_window")} without layer_types: which layers have it is not known')
+  if kinds is None:
+    slides = [(n + 1) % every != 0 if every else n >= first for n in range(depth)]
+    kinds = [SLIDING if x else FULL for x in slides]
+  for kind in kinds:
+    if kind not in (FULL, SLIDING):
+      raise ConfigError(f'config.json: layer_types: {kind!r} is not known (known: {FULL}, {SLIDING})')
+  if len(kinds) != depth:
+    raise ConfigError(f'config.json: layer_types: {len(kinds)} entries for {depth} layers')
+  return kinds
+
+
+def _rope_fields(c, kind):
+  """(name in messages, {key: value}) of the rope fields for one kind of layers."""
+  new, old = _object(c.given, 'rope_parameters'), _object(c.given, 'rope_scaling')
+  local = 'rope_local_base_freq' in c.defaults and kind == SLIDING  # Gemma 3: these layers have a base of their own and no scaling
+  if not new and not old:
+    new = c.defaults.get('rope_parameters', {})
+  where = 'rope_parameters' if new else 'rope_scaling'
+  nested = [key for key in new if key in (FULL, SLIDING)]
+  if nested or ('rope_local_base_freq' in c.defaults and new):
+    other = [key for key in new if key not in nested]
+    if other:
+      raise ConfigError(f"config.json: rope_parameters: the key '{other[0]}' is not known (known: {FULL}, {SLIDING})")
+    if kind not in new and 'rope_local_base_freq' not in c.defaults:
+      raise ConfigError(f'config.json: rope_parameters: {kind} is missing')
+    new, where = _object(new, kind), f'rope_parameters.{kind}'
+  said = [(f'{where}.{key}', key, value) for key, value in new.items()]
+  said += [] if local else [(f'rope_scaling.{key}', key, value) for key, value in old.items()]
+  bases = ('rope_local_base_freq',) if local else ('rope_theta', 'rotary_emb_base')
+  beside = [(key, 'rope_theta') for key in bases] + [(key, 'partial_rotary_factor') for key in ('partial_rotary_factor', 'rotary_pct')]
+  if hf_rope.ORIGINAL in hf_rope.KEYS.get(_rope_type(c, hf_rope.merged(said)), ()):
+    beside.append((hf_rope.ORIGINAL, hf_rope.ORIGINAL))
+  fields = hf_rope.merged([*said, *((key, name, c.given.get(key)) for key, name in beside)])
+  for key, name in beside:
+    if c.defaults.get(key) is not None:
+      fields.setdefault(name, c.defaults[key])
+  return where, {**fields, 'rope_type': _rope_type(c, fields)}
+
+
+def _rope_type(c, fields):
+  kind = fields.get('rope_type', 'default')
+  return 'longrope' if c.kind == 'phi3' and kind in ('su', 'yarn') else kind  # older names of it in this model type
+
+
+def _object(config, key):
+  value = config.get(key) or {}
+  if not isinstance(value, dict):
+    raise ConfigError(f'config.json: {key}: an object is wanted, not {value!r}')
+  return value
+
+
+def _turning(c, depth):
+  """1 for each layer that has the encoding, 0 for each without any."""
+  every, turning = c.get('no_rope_layer_interval'), c.get('no_rope_layers')
+  turning = turning or [int(not every or (n + 1) % every != 0) for n in range(depth)]
+  if len(turning) != depth:
+    raise ConfigError(f'config.json: no_rope_layers: {len(turning)} entries for {depth} layers')
+  return turning
+
+
+def _remarks(c):
+  """What changes scores beside position."""
+  if c.kind == 'gpt_oss':
+    yield "a learned number a head stands in the softmax's denominator"
+  if c.get('attn_logit_softcapping'):
+    yield f'scores are capped softly at {c.get("attn_logit_softcapping"):g}'
+  scalar = c.get('query_pre_attn_scalar')
+  if scalar and scalar != c.head_dim():
+    yield f'scores are divided by sqrt({scalar:g}), not by sqrt(head_dim)'
+
+
+def _gptj(c):
+  width, head = c.get('rotary_dim'), c.head_dim()
+  if type(width) is not int or not 0 < width <= head:
+    raise ConfigError(f'config.json: rotary_dim={width!r} must be in 1..{head}, the width of a head')
+  fields = {'partial_rotary_factor': width / head}
+  return c.declaration(hf_rope.encoding(fields, 'rotary_dim', longest=c.length(), head_dim=head, notes=[], layout='interleaved')[0])
+
+
+def _learned(c):
+  notes = ['position p reads row p + 2 of the stored table, which has two rows more'] if c.kind == 'opt' else []
+  return c.declaration(Spec('learned', (('max_length', c.number('length')),)), notes=notes)
+
+
+def _alibi(c):
+  attention = _object(c.given, 'attn_config')
+  if attention.get('alibi', True) is not True or attention.get('rope'):
+    raise ConfigError('config.json: attn_config: without alibi, the position mechanism is not known')
+  steeper = attention.get('alibi_bias_max', 8) / 8
+  return c.declaration(_slopes(slope**steeper for slope in slopes(c.number('heads'))) if steeper != 1 else Spec('alibi'))
+
+
+def _falcon(c):
+  heads = c.number('heads')
+  own = c.get('new_decoder_architecture') or not c.get('multi_query')
+  shape = {'num_kv_heads': c.number('kv_heads', heads) if own else 1}
+  if not c.get('alibi'):
+    return dataclasses.replace(_rotary(c), **shape)
+  width = c.head_dim()
+  notes = [f'its bias is added before scores are divided by sqrt({width}), so slopes are as much smaller; it rounds them to bfloat16']
+  return c.declaration(_slopes(slope / math.sqrt(width) for slope in slopes(heads)), notes=notes, **shape)
+
+
+def slopes(heads):
+  """ALiBi's slopes as alibi.slopes gives them, as a list and without importing jax."""
+  power = 2 ** int(math.log2(heads))
+  between = [2.0 ** (-8 * n / (2 * power)) for n in range(1, 2 * power, 2)]
+  return [2.0 ** (-8 * n / power) for n in range(1, power + 1)] + between[: heads - power]
+
+
+def _slopes(values):
+  return Spec('alibi', (('slopes', tuple(float(f'{x:.8g}') for x in values)),))
+
+
+def _t5(c):
+  fields = {'num_buckets': c.get('relative_attention_num_buckets'), 'max_distance': c.get('relative_attention_max_distance')}
+  given = tuple((key, value) for key, value in fields.items() if value != {'num_buckets': 32, 'max_distance': 128}[key])
+  notes = ['scores are not divided by sqrt(head_dim)', 'this is the decoder; its encoder has bidirectional=True']
+  depth = c.get('num_decoder_layers') or c.number('layers')
+  return c.declaration([Spec('t5', given)] * depth, notes=notes)
+
+
+INSIDE = {'gemma3': 'gemma3_text'}  # models with a language model inside
+# model_type: (reader, what transformers 5.24 takes for keys that a file leaves out). Where layer_types does not say which layers have the
+# window: all but each n-th with sliding_window_pattern=n, else those from max_window_layers on.
+MODELS = {
+  'llama': (_rotary, {}),
+  'mistral': (_rotary, {'num_key_value_heads': 8, 'sliding_window': 4096, 'max_window_layers': 0}),
+  'mixtral': (_rotary, {'num_key_value_heads': 8, 'max_window_layers': 0, 'rope_theta': 1e6}),
+  'qwen2': (_rotary, {'use_sliding_window': False, 'max_window_layers': 28}),
+  'qwen3': (_rotary, {'use_sliding_window': False, 'max_window_layers': 28, 'head_dim': 128}),
+  'olmo2': (_rotary, {}),
+  'smollm3': (_rotary, {'rope_theta': 2e6, 'num_key_value_heads': 4, 'no_rope_layer_interval': 4, 'use_sliding_window': False}),
+  'phi': (_rotary, {'partial_rotary_factor': 0.5}),
+  'phi3': (_rotary, {hf_rope.ORIGINAL: 4096, 'max_window_layers': 0}),
+  'gemma': (_rotary, {'head_dim': 256}),
+  'gemma2': (
+    _rotary,
+    {
+      'head_dim': 256, 'num_key_value_heads': 4, 'sliding_window': 4096, 'sliding_window_pattern': 2, 'attn_logit_softcapping': 50.0,
+      'query_pre_attn_scalar': 256,
+    },
+  ),
+  'gemma3_text': (
+    _rotary,
+    {
+      'head_dim': 256, 'num_attention_heads': 8, 'num_key_value_heads': 4, 'max_position_embeddings': 131_072, 'sliding_window': 4096,
+      'sliding_window_pattern': 6, 'query_pre_attn_scalar': 256, 'rope_theta': 1e6, 'rope_local_base_freq': 1e4,
+    },
+  ),
+  'gpt_oss': (
+    _rotary,
+    {
+      'head_dim': 64, 'num_key_value_heads': 8, 'sliding_window': 128, 'sliding_window_pattern': 2, 'rope_theta': 150_000.0,
+      'rope_parameters': {'rope_type': 'yarn', 'factor': 32.0, 'truncate': False, hf_rope.ORIGINAL: 4096},
+    },
+  ),
+  'gpt_neox': (_rotary, {'rotary_pct': 0.25}),
+  'gptj': (_gptj, {'rotary_dim': 64}),
+  'gpt2': (_learned, {}),
+  'opt': (_learned, {}),
+  'bloom': (_alibi, {}),
+  'mpt': (_alibi, {}),
+  'falcon': (_falcon, {'multi_query': True, 'max_position_embeddings': 2048}),
+  't5': (_t5, {'d_kv': 64, 'relative_attention_num_buckets': 32, 'relative_attention_max_distance': 128}),
+}  # fmt: skip
