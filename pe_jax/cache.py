@@ -44,13 +44,15 @@ class Cache:
 
 
 def create(model, enc, batch, capacity, length):
-  """An empty cache for `config.model` under an encoding. `length` is the declared length of every document: prompt plus all that is to come."""
+  """An empty cache for `config.model`. `length` is the declared length of every document: the prompt and all that is to come."""
   if not 1 <= length <= capacity:
     raise ConfigError(f'cache: a declared length of {length} tokens does not fit {capacity} slots (the cache holds the whole document)')
   shape = (batch, capacity, model.num_kv_heads, model.head_dim)
   empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
   slots = jnp.zeros((batch, capacity), jnp.int32)
-  return Cache(empty, empty, _empty_sides(model, enc, batch, capacity), slots, slots, jnp.int32(length), jnp.int32(0), model.causal, not enc.positions)
+  return Cache(
+    empty, empty, _empty_sides(model, enc, batch, capacity), slots, slots, jnp.int32(length), jnp.int32(0), model.causal, not enc.positions
+  )
 
 
 def _empty_sides(model, enc, batch, capacity):

@@ -88,5 +88,5 @@ def load(path: str | os.PathLike[str], step: int | str | None = None) -> Run:
 
 
 def _logits(config, enc, params, tokens_BT, pos_BT, doc_BT):
-  where = Where.forward(pos_BT, doc_BT, config.model.causal)
+  where = enc.placed(Where.forward(pos_BT, doc_BT, config.model.causal))
   return jax.jit(functools.partial(model.apply, config, enc))(params, tokens_BT, where)

@@ -38,22 +38,35 @@ def init(config, enc, tx, params=None):
 def make(config, enc, tx):
   """train_step(state, batch, total) -> (state, metrics)."""
 
-  def loss_sum(params, batch, key):
-    key_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['row']) if config.model.dropout else None
-    return _nll_sums(config, enc, params, batch, key_B)
+  def gradient(record):
+    def loss_sum(params, batch, key):
+      key, position_key = jax.random.split(key)
+      key_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['row']) if config.model.dropout else None
+      return _nll_sums(config, record, params, batch, key_B, position_key)
 
-  gradient = jax.value_and_grad(loss_sum, has_aux=True)
+    return jax.value_and_grad(loss_sum, has_aux=True)
+
+  def sums(record):
+    def of_batch(params, batch, key):
+      if config.accumulate == 1:
+        return gradient(record)(params, batch, key)
+      # Row r goes to micro-batch r mod A: each device keeps its own rows.
+      micro = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(-1, config.accumulate, *x.shape[1:]), 1, 0), batch)
+      one = gradient(record)
+      zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(one, params, jax.tree.map(lambda x: x[0], micro), key))
+      return jax.lax.scan(lambda carry, b: (jax.tree.map(jnp.add, carry, one(params, b, key)), None), zero, micro)[0]
+
+    return of_batch
+
+  # A schedule's records in one compiled step, so that a resumed run needs to know nothing but its step.
+  begins = [round(share * config.num_train_steps) for share, _ in enc.schedule] or [0]
+  branches = [sums(record) for _, record in enc.schedule] or [sums(enc)]
 
   def train_step(state, batch, total=lambda x: x):
     key = jax.random.fold_in(state.key, state.step)
-    if config.accumulate == 1:
-      sums = gradient(state.params, batch, key)
-    else:
-      # Row r goes to micro-batch r mod A: each device keeps its own rows.
-      micro = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(-1, config.accumulate, *x.shape[1:]), 1, 0), batch)
-      zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(gradient, state.params, jax.tree.map(lambda x: x[0], micro), key))
-      sums, _ = jax.lax.scan(lambda carry, b: (jax.tree.map(jnp.add, carry, gradient(state.params, b, key)), None), zero, micro)
-    (nll, weight), grads = total(sums)
+    stage = jnp.sum(state.step >= jnp.asarray(begins)) - 1
+    added = jax.lax.switch(stage, branches, state.params, batch, key) if len(branches) > 1 else branches[0](state.params, batch, key)
+    (nll, weight), grads = total(added)
     one = 1.0 / jnp.maximum(weight, 1.0)
     grads = jax.tree.map(lambda g: g * one, grads)
     norm = optax.tree.norm(grads)
@@ -70,10 +83,10 @@ def make(config, enc, tx):
 
 def make_eval(config, enc):
   """eval_step(params, batch) -> (sum of nll, number of targets)."""
-  return lambda params, batch: _nll_sums(config, enc, params, batch, None)
+  return lambda params, batch: _nll_sums(config, enc, params, batch)
 
 
-def _nll_sums(config, enc, params, batch, key_B):
-  where = Where.forward(batch['pos'], batch['doc'], config.model.causal)
+def _nll_sums(config, enc, params, batch, key_B=None, position_key=None):
+  where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'], position_key)
   logits = model.apply(config, enc, params, batch['tokens'], where, key_B=key_B)
   return jnp.sum(loss.nll(logits, batch['targets']) * batch['weight']), jnp.sum(batch['weight'])

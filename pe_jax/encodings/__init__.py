@@ -143,10 +143,12 @@ def _inner(spec):
   many = any(p.kind is p.VAR_POSITIONAL for p in wanted)
   given = spec.inner or tuple(grammar.parse(p.default) for p in wanted if isinstance(p.default, str))
   if wanted and not given:
-    raise ConfigError(f'encoding: {spec.name} needs {"encodings" if many else "an encoding"} inside, as in {spec.name}({"rope, alibi" if many else "rope"})')
+    raise ConfigError(
+      f'encoding: {spec.name} needs {"encodings" if many else "an encoding"} inside, as in {spec.name}({"rope, alibi" if many else "rope"})'
+    )
   if not many and len(given) > len(wanted):
     takes = 'takes no encoding' if not wanted else 'takes one encoding'
-    raise ConfigError(f"encoding: {spec.name} {takes} inside and got {len(given)} (stack(a, b) is several at once)")
+    raise ConfigError(f'encoding: {spec.name} {takes} inside and got {len(given)} (stack(a, b) is several at once)')
   return tuple(_canonical(part) for part in given)
 
 

@@ -72,9 +72,9 @@ class Where:
     same = (self.qdoc_BT[:, :, None] == self.kdoc_BS[:, None, :]) & (self.kdoc_BS[:, None, :] > 0)
     return same & (self.distance_BTS() >= 0) if self.causal else same
 
-  def at(self, pos_BT):
-    """The same tokens of a forward at other positions, which rise within a document but not by one."""
-    return dataclasses.replace(self, i_BT=pos_BT, j_BS=pos_BT, contiguous=False)
+  def at(self, pos_BT, contiguous=False):
+    """The same tokens of a forward at other positions, which rise within a document."""
+    return dataclasses.replace(self, i_BT=pos_BT, j_BS=pos_BT, contiguous=contiguous)
 
   def queries(self, start, size):
     """The cut to queries start .. start + size - 1."""
@@ -183,14 +183,19 @@ class Encoding:
     record = self.layer(n)
     return dataclasses.replace(record, traits=dataclasses.replace(record.traits, cache=self.traits.cache))
 
-  def placed(self, where, key_B=None, training=False):
-    """`where` with the ids that the model is to see. `key_B`: a random key a row; None: a fixed one for each row, as at evaluation."""
+  def placed(self, where, row_B=None, key=None):
+    """`where` with the ids that the model is to see.
+
+    Args:
+      where: positions from 0.
+      row_B: each row's number, on which its draw depends; by default 0, 1, 2 ...
+      key: training's random key; None: evaluation, with a fixed one.
+    """
     if not self.positions:
       return where
-    if key_B is None:
-      rows = jnp.arange(where.i_BT.shape[0], dtype=jnp.int32)
-      key_B = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(0), rows)
-    return self.positions(key_B, where, training)
+    row_B = jnp.arange(where.i_BT.shape[0], dtype=jnp.int32) if row_B is None else row_B
+    key_B = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.PRNGKey(0) if key is None else key, row_B)
+    return self.positions(key_B, where, key is not None)
 
   def added(self, tables, where):
     """All that is added to the scores, broadcastable to (B, H, T, S); None where nothing is."""

@@ -97,10 +97,10 @@ def reversed_by_parts(frequency_F, *, factor=0.0, beta_fast=32.0, beta_slow=1.0,
   return frequency_F * (1 - (1 - ramp_F) * (1 - 1 / factor)), 1.0
 
 
-def longrope(frequency_F, *, factor=0.0, short_factor=(), long_factor=(), original_length, length):
+def longrope(frequency_F, *, factor=0.0, short_factor=(), long_factor=(), attention_factor=0.0, original_length, length):
   """LongRoPE: each pair divided by a number of its own, found by search; `short_factor` up to L, `long_factor` for longer documents.
 
-  Ding et al., 2024, arXiv:2402.13753. The attention factor is sqrt(1 + ln s / ln L) at every length, as in the released models.
+  Ding et al., 2024, arXiv:2402.13753. The attention factor, unless given, is sqrt(1 + ln s / ln L) at every length, as in released models.
   An array of lengths gives one row of frequencies each.
   """
   _check_factor(factor)
@@ -110,15 +110,16 @@ def longrope(frequency_F, *, factor=0.0, short_factor=(), long_factor=(), origin
       raise ConfigError(f'encoding: longrope needs {pairs} positive numbers in {name}, one a pair, and got {divisors}')
   long = (np.asarray(length) > original_length)[..., None]
   divisor = np.where(long, np.asarray(long_factor, np.float64), np.asarray(short_factor, np.float64))
-  return frequency_F / divisor, math.sqrt(1 + math.log(factor) / math.log(original_length)) if factor > 1 else 1.0
+  computed = math.sqrt(1 + math.log(factor) / math.log(original_length)) if factor > 1 else 1.0
+  return frequency_F / divisor, attention_factor or computed
 
 
 def p_rope(frequency_F, *, p=0.75):
-  """The slowest (1 - p) d/2 pairs do not turn at all. Barbero et al., 2024, arXiv:2410.06205; their count is rounded down here."""
+  """Only the fastest p d/2 pairs turn, rounded down as in Hugging Face's 'proportional'. Barbero et al., 2024, arXiv:2410.06205."""
   if not 0 <= p <= 1:
     raise ConfigError(f'encoding: p={p} must be in [0, 1] (the share of pairs that turn)')
   pairs = len(frequency_F)
-  return np.where(np.arange(pairs) < pairs - int((1 - p) * pairs + 1e-9), frequency_F, 0.0), 1.0
+  return np.where(np.arange(pairs) < int(p * pairs + 1e-9), frequency_F, 0.0), 1.0
 
 
 def abf(frequency_F, *, target=500_000.0, base):

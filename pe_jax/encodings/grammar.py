@@ -1,6 +1,6 @@
 """Encodings as strings: one small grammar for configs, flags, result rows and figures.
 
-    rope · rope(base=500000, fraction=.25) · yarn(factor=8) · stack(rope, alibi) · layers(rope, rope, nope) · randomized(sinusoidal, range=2048)
+    rope · rope(base=500000, fraction=.25) · yarn(factor=8) · stack(rope, alibi) · randomized(sinusoidal, range=2048)
 
 Read with Python's `ast` (names, calls, literals) and never evaluated; printed back in one canonical form, inner encodings first, then
 fields in the order of their declaration with defaults left out, which identifies the encoding.
@@ -62,7 +62,9 @@ def _spec(node, text):
   if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and all(k.arg for k in node.keywords):
     fields = tuple((k.arg, _literal(k.value, k.arg, text)) for k in node.keywords)
     return Spec(node.func.id, fields, tuple(_spec(part, text) for part in node.args))
-  raise ConfigError(f"encoding: '{text}' cannot be read (a name, or a name with encodings and fields as in yarn(factor=8) or stack(rope, alibi))")
+  raise ConfigError(
+    f"encoding: '{text}' cannot be read (a name, or a name with encodings and fields as in yarn(factor=8) or stack(rope, alibi))"
+  )
 
 
 def _literal(node, field, text):

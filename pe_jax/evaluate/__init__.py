@@ -84,6 +84,7 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
         note = f'{protocol} {spec}'
         for length, at_length, nll_T, weight_T, convention in measure(subject, spec, lengths, lambda n, note=note: bar.advance(n, note)):
           row = result_row(subject, nll_T, weight_T)
+          row['positions'] = subject.encoding(at_length, length).traits.positions
           named = {'encoding': str(at_length), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           named |= {'length': length, 'protocol': protocol}
           rows.append(named | row | convention | (extra or {}))
@@ -121,7 +122,6 @@ def result_row(subject, nll_T, weight_T):
     'documents_sha256': subject.info['documents_sha256'],
     'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
     'bos': tokenizer.bos is not None,
-    'positions': 'from 0 in each window',
     'backend': jax.default_backend(),
     'device_kind': jax.devices()[0].device_kind,
     'device_count': jax.device_count(),

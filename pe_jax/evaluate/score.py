@@ -11,16 +11,17 @@ from pe_jax.encodings.base import Where
 TOKENS_A_BATCH = 16_384
 
 
-def as_batch(rows):
-  """The arrays that a step takes, from data.packing.Rows."""
+def as_batch(rows, first=0):
+  """The arrays that a step takes, from data.packing.Rows; `first` is the number of the first row."""
   arrays = rows.as_dict()
   del arrays['source']
-  return arrays | {'row': np.arange(len(rows), dtype=np.int32)}
+  return arrays | {'row': np.arange(first, first + len(rows), dtype=np.int32)}
 
 
 def sums(evaluate, params, rows, batch_size):
   """(sum of nll, targets) over all rows; the last batch is filled up with rows that weigh nothing."""
-  parts = [evaluate(params, as_batch(part)) for part in rows.batches(batch_size)]  # dispatched ahead, fetched below
+  # Dispatched ahead, fetched below.
+  parts = [evaluate(params, as_batch(part, n * batch_size)) for n, part in enumerate(rows.batches(batch_size))]
   nll, weight = (np.sum(np.asarray(jax.device_get(column), np.float64)) for column in zip(*parts, strict=True))
   return float(nll), float(weight)
 
@@ -39,7 +40,8 @@ def by_position(config, enc, params, rows, advance=lambda tokens: None):
 
   @jax.jit
   def score(params, batch):
-    logits = model.apply(config, enc, params, batch['tokens'], Where.forward(batch['pos'], batch['doc'], config.model.causal))
+    where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'])
+    logits = model.apply(config, enc, params, batch['tokens'], where)
     return loss.nll(logits, batch['targets']) * batch['weight']
 
   nll_T, weight_T, waiting = np.zeros(length), np.zeros(length), []
@@ -50,8 +52,8 @@ def by_position(config, enc, params, rows, advance=lambda tokens: None):
     weight_T[:] += np.bincount(position, weight, length)
     advance(part.tokens_BT.size)
 
-  for part in rows.batches(size):
-    waiting.append((part, score(params, jax.device_put(as_batch(part), split))))
+  for n, part in enumerate(rows.batches(size)):
+    waiting.append((part, score(params, jax.device_put(as_batch(part, n * size), split))))
     if len(waiting) > 2:
       fetch(*waiting.pop(0))
   for part, scored in waiting:

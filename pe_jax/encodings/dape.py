@@ -1,0 +1,57 @@
+"""DAPE: a bias that a small network adapts to the scores of all heads, one pair of tokens at a time.
+
+    s + B + f([s; B]),   f: 2H -> hidden -> H with a leaky ReLU (slope .01)
+
+s are the scaled scores of the H heads and B the biases of an inner encoding, KERPLE in the paper. Zheng et al., 2024, arXiv:2405.14722.
+Each layer has its own network and its own inner parameters, as in the authors' code; f has no constant at its output, which the softmax
+would cancel.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from pe_jax.encodings.base import Encoding, Traits, scores
+from pe_jax.encodings.combine import each_layer, refuse
+from pe_jax.errors import ConfigError
+
+
+def network(params, s_BHTS, b_BHTS):
+  """f, float32 (B, H, T, S). One hidden unit at a time: all of them at once would be `hidden` arrays of T x S."""
+
+  def add(total, unit):
+    for_s_H, for_b_H, shift, out_H = unit
+    x_BTS = jnp.einsum('bhts,h->bts', s_BHTS, for_s_H) + jnp.einsum('bhts,h->bts', b_BHTS, for_b_H) + shift
+    return total + out_H[None, :, None, None] * jax.nn.leaky_relu(x_BTS)[:, None], None
+
+  return jax.lax.scan(add, jnp.zeros_like(s_BHTS), (params['w_s'], params['w_b'], params['b'], params['w_out']))[0]
+
+
+def encoding(dims, inner='kerple', *, hidden=32):
+  """The record. `inner` gives the biases."""
+  biased = inner(dims)
+  refuse(biased, 'dape', 'embed', 'positions', 'schedule', 'layer')
+  if not (biased.distance_bias or biased.bias) or biased.rotate or biased.score or biased.normalise or biased.scale:
+    raise ConfigError(f"encoding: dape adapts a bias, and '{biased.spec}' is not just one (as kerple, alibi and fire are)")
+  if hidden < 1:
+    raise ConfigError(f'encoding: dape needs at least 1 hidden unit, not {hidden}')
+  heads = dims.num_heads
+
+  def init(key):
+    key, *keys = jax.random.split(key, 5)
+    draw = [jax.random.normal(k, (hidden, heads), jnp.float32) for k in keys[:3]]
+    network = {'w_s': draw[0] * (2 * heads) ** -0.5, 'w_b': draw[1] * (2 * heads) ** -0.5, 'w_out': draw[2] * hidden**-0.5}
+    return {'network': network | {'b': jnp.zeros(hidden)}, 'inner': biased.parameters(key)}
+
+  def score(tables, q, k, where):
+    s = scores(q, k)
+    b = jnp.broadcast_to(biased.added(tables['inner'], where), s.shape)
+    return s + b + network(tables['network'], s, b)
+
+  record = Encoding(
+    init=init,
+    prepare=lambda params, where: {'network': params['network'], 'inner': biased.tables(params['inner'], where)},
+    score=score,
+    visible=biased.visible and (lambda tables, where: biased.visible(tables['inner'], where)),
+    traits=Traits(relative=biased.traits.relative, length_dependent=biased.traits.length_dependent),
+  )
+  return each_layer(record, dims.num_layers)
