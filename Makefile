@@ -1,6 +1,7 @@
 # make demo   train four encodings short and test them long: the table and the figure
 # make test   the whole test suite
 # make lint   ruff
+# make parity the comparison with other programs (transformers, x-transformers), run live beside ours
 # PYTHON=python3.12 make …   another interpreter
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test lint clean
+.PHONY: demo test parity lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -32,9 +33,19 @@ demo: $(VENV)/run
 test: $(VENV)/test
 	$(VENV)/bin/python -m pytest $(ARGS)
 
+$(VENV)-parity/run: pyproject.toml
+	@echo 'installing torch, transformers and x-transformers into $(VENV)-parity' >&2
+	@$(PYTHON) -m venv $(VENV)-parity && \
+	peers=$$($(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['parity'])") && \
+	$(VENV)-parity/bin/python -m pip install -q --disable-pip-version-check $$peers && touch $@
+
+parity: $(VENV)/test $(VENV)-parity/run
+	PARITY_PYTHON=$(VENV)-parity/bin/python $(VENV)/bin/python -m pytest -n 0 tests/parity
+	$(VENV)/bin/python tests/parity/summary.py
+
 lint: $(VENV)/test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-parity .pytest_cache .ruff_cache .hypothesis
