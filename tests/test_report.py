@@ -50,8 +50,3 @@ def test_the_demo_runs_from_end_to_end(tmp_path):
   assert {r[0] for r in readings} == {'sinusoidal', 'rope', 't5(max_distance=32)', 'alibi'}
   assert 'wall time: data' in done.stdout
   assert (tmp_path / 'figures' / 'loss_by_position.png').stat().st_size > 20_000
-
-
-def test_the_readme_has_every_encoding_in_its_table():
-  text = (ROOT / 'README.md').read_text()
-  assert [name for name in encodings.names() if f'`{name}`' not in text] == []

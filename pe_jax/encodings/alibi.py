@@ -4,7 +4,7 @@
 
 Press, Smith, Lewis, 2021, arXiv:2108.12409. Added after the scaling by 1/sqrt(d). Head counts that are no power of two follow the
 authors' code: the slopes of the power of two below, then every other slope of the power of two above. The bias is made from integer
-distances in float32; slope x key index gives the same softmax only in exact arithmetic and loses all recency in bfloat16.
+distances in float32; slope x key index gives the same softmax only in exact arithmetic and loses most of recency in bfloat16.
 """
 
 import jax

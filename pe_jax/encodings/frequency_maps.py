@@ -5,8 +5,8 @@ Each is a pure function on the host, float64 in and out,
     (frequency_F, *, ...) -> (frequency_F, attention_factor),
 
 where frequency_F[i] = base^(-2i/d), fastest first, s = `factor` is how many times longer the text may be, and attention_factor multiplies
-cos and sin (so scores grow by its square). All are written as frequency x (1 - ramp (1 - 1/s)): with s = 1 they are the identity bit for
-bit.
+cos and sin (so scores grow by its square). What has a factor is the identity bit for bit at s = 1 (LongRoPE, whose divisors are given, is
+not): ramps are written as frequency x (1 - ramp (1 - 1/s)), since a blend of the frequency and frequency / s is not exact.
 """
 
 import math
@@ -34,8 +34,8 @@ def ntk(frequency_F, *, factor=0.0):
 def dynamic_ntk(frequency_F, *, factor=1.0, original_length, length):
   """NTK-aware with a base that grows with the document: s L''/L - (s - 1) in place of s, L'' = max(length, L).
 
-  The variant of Hugging Face transformers; plain RoPE bit for bit up to L. An array of lengths gives one row of frequencies each.
-  """
+  The variant of Hugging Face transformers (see arXiv:2309.00071); plain RoPE bit for bit up to L. An array of lengths gives one row of
+  frequencies each."""
   _check_factor(factor)
   length = np.maximum(np.asarray(length, np.float64), original_length)[..., None]
   ratio = 1 + factor * (length / original_length - 1)  # in this order exactly 1 at L
@@ -74,7 +74,7 @@ def yarn(
 
 
 def dynamic_yarn(frequency_F, *, beta_fast=32.0, beta_slow=1.0, truncate=True, ramp='index', base, original_length, length):
-  """YaRN with s = max(1, length / L), decided by each document's own length; the released code's dynamic variant (jquesnelle/yarn).
+  """YaRN with s = max(1, length / L), decided by each document's own length; as in the code of arXiv:2309.00071.
 
   An array of lengths gives one row of frequencies and one attention factor each.
   """
@@ -166,7 +166,7 @@ def _index_ramp(pairs, beta_fast, beta_slow, truncate, base, original_length):
 
 
 def llama3(frequency_F, *, factor=8.0, low=1.0, high=4.0, original_length):
-  """Llama 3.1: wavelengths above L/low are divided by s, below L/high stay, between them a blend in L/wavelength."""
+  """Llama 3.1 (arXiv:2407.21783): wavelengths above L/low are divided by s, below L/high stay, between them a blend in L/wavelength."""
   _check_factor(factor)
   if high <= low:
     raise ConfigError(f'encoding: llama3 needs high > low, got {high} and {low}')

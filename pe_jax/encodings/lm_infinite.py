@@ -2,8 +2,8 @@
 
     visible: j < first or i - j < window;   a score is taken at distance min(i - j, window)
 
-Han et al., 2023, arXiv:2308.16137. Nothing is trained; with a window of the training length no distance is new. What lies between the
-first tokens and the window is not used at all, so a flat loss here is no sign of long-range use.
+Han et al., 2023, arXiv:2308.16137. Nothing is trained; with a window of the training length L only the distance L itself is new (training
+has 0 .. L - 1). What lies between the first tokens and the window is not used at all, so a flat loss here is no sign of long-range use.
 """
 
 import dataclasses

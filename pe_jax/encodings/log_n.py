@@ -2,9 +2,10 @@
 
     s_ij x ln n / ln L
 
-Su Jianlin, 2021 (kexue.fm/archives/8823), and Chiang and Cholak, 2022, arXiv:2202.12172. L is the training length. `count` says what n is:
-'visible' the keys that the query sees of its own document, i + 1 in a causal model; 'document' the length of its document (in decoding
-the declared one). `floor` keeps the factor at or above it: floor=1 leaves everything up to L as it is, as Qwen does. Biases are scaled too.
+Su Jianlin, 2021 (kexue.fm/archives/8823), and Chiang and Cholak, 2022, arXiv:2202.12172. L is the training length. `count` says what n
+is: 'visible' the keys of its own document that are not in its future, i + 1 for token i, whatever a window may hide of them; 'document'
+the length of its document (in decoding the declared one). `floor` keeps the factor at or above it: floor=1 leaves everything up to L as
+it is, as Qwen does. Biases are scaled too.
 """
 
 import math

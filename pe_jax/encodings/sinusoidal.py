@@ -4,7 +4,7 @@
 
 Vaswani et al., 2017, arXiv:1706.03762; D is the model width. The interleaved order is the paper's. `layout='concat'` puts all sines
 before all cosines (the same encoding for a model trained that way); 'tensor2tensor' does so with D/2 - 1 in the denominator, which is
-another encoding. Every row has norm sqrt(D/2), whatever the position, which is why embeddings are multiplied by sqrt(D) first.
+another encoding. Every row has norm sqrt(D/2), whatever the position; embeddings are multiplied by sqrt(D) first, as in the paper.
 """
 
 import jax

@@ -2,7 +2,7 @@
 
     s_ij x strength_h ln n
 
-Nakanishi, 2025, arXiv:2501.19399. `count` says what n is, as in log_n: 'visible' the keys that the query sees of its own document,
+Nakanishi, 2025, arXiv:2501.19399. `count` says what n is, as in log_n: 'visible' the keys of its own document up to the query,
 'document' its document's length. The strength starts at 1 / ln L, where the factor is 1 at the training length L.
 """
 

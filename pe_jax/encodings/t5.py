@@ -34,7 +34,7 @@ def bucket(distance: ArrayLike, num_buckets: int = 32, max_distance: int = 128, 
 
 
 def starts(num_buckets, max_distance):
-  """The smallest distance of each bucket, int32 (num_buckets,)."""
+  """The smallest distance of each bucket (of the next one, where none falls into it), int32 (num_buckets,)."""
   exact = num_buckets // 2
   distances = np.arange(exact, max_distance + 1)
   steps = np.log(distances / exact) / np.log(max_distance / exact) * (num_buckets - exact)
