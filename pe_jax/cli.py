@@ -46,6 +46,8 @@ def _parse(argv):
 
 def _check_file(argv):
   """Refuses a config file that is not there."""
+  if 'config' not in flags.FLAGS or flags.FLAGS['config'].flag_type() == 'string':
+    return
   for arg, after in zip(argv[1:], [*argv[2:], '']):
     name, equals, value = arg.lstrip('-').partition('=')
     path = (value if equals else after).partition(':')[0]

@@ -167,30 +167,51 @@ def _kinds_of_layers(c):
 
 def _rope_fields(c, kind):
   """(name in messages, {key: value}) of the rope fields for one kind of layers."""
-  new, old = _object(c.given, 'rope_parameters'), _object(c.given, 'rope_scaling')
-  local = 'rope_local_base_freq' in c.defaults and kind == SLIDING  # Gemma 3: these layers have a base of their own and no scaling
+  local = kind == SLIDING and 'rope_local_base_freq' in c.defaults  # Gemma 3: these layers have a base of their own and no scaling
+  where, new = _rope_parameters(c, kind)
+  old = {} if local else _object(c.given, 'rope_scaling')
   if not new and not old:
     new = c.defaults.get('rope_parameters', {})
-  where = 'rope_parameters' if new else 'rope_scaling'
-  nested = [key for key in new if key in (FULL, SLIDING)]
-  if nested or ('rope_local_base_freq' in c.defaults and new):
-    other = [key for key in new if key not in nested]
-    if other:
-      raise ConfigError(f"config.json: rope_parameters: the key '{other[0]}' is not known (known: {FULL}, {SLIDING})")
-    if kind not in new and 'rope_local_base_freq' not in c.defaults:
-      raise ConfigError(f'config.json: rope_parameters: {kind} is missing')
-    new, where = _object(new, kind), f'rope_parameters.{kind}'
   said = [(f'{where}.{key}', key, value) for key, value in new.items()]
-  said += [] if local else [(f'rope_scaling.{key}', key, value) for key, value in old.items()]
-  bases = ('rope_local_base_freq',) if local else ('rope_theta', 'rotary_emb_base')
-  beside = [(key, 'rope_theta') for key in bases] + [(key, 'partial_rotary_factor') for key in ('partial_rotary_factor', 'rotary_pct')]
-  if hf_rope.ORIGINAL in hf_rope.KEYS.get(_rope_type(c, hf_rope.merged(said)), ()):
-    beside.append((hf_rope.ORIGINAL, hf_rope.ORIGINAL))
-  fields = hf_rope.merged([*said, *((key, name, c.given.get(key)) for key, name in beside)])
-  for key, name in beside:
+  said += [(f'rope_scaling.{key}', key, value) for key, value in old.items()]
+  beside = _beside(c, local, _rope_type(c, hf_rope.merged(said)))
+  fields = hf_rope.merged([*said, *((key, name, c.given.get(key)) for name, key in beside.items())])
+  for name, key in beside.items():
     if c.defaults.get(key) is not None:
       fields.setdefault(name, c.defaults[key])
-  return where, {**fields, 'rope_type': _rope_type(c, fields)}
+  # A base or share under the other model types' name counts for nothing there, so it may only say the same.
+  fields = hf_rope.merged(
+    [(beside.get(name, name), name, value) for name, value in fields.items()]
+    + [(name, name, c.given.get(name)) for name in beside if not local]
+  )
+  kind, share = _rope_type(c, fields), fields.get('partial_rotary_factor', 1)
+  if share != 1 and kind != 'proportional' and beside['partial_rotary_factor'] not in c.defaults:
+    raise ConfigError(f'config.json: partial_rotary_factor={share!r} has no effect with model_type={c.kind!r}, which turns whole heads')
+  return where if new or not old else 'rope_scaling', {**fields, 'rope_type': kind}
+
+
+def _rope_parameters(c, kind):
+  """(name in messages, fields): the new spelling, flat or one set for each kind of layer."""
+  new, each = _object(c.given, 'rope_parameters'), 'rope_local_base_freq' in c.defaults
+  nested = [key for key in new if key in (FULL, SLIDING)]
+  if not nested and not (each and new):
+    return 'rope_parameters', new
+  for key in new:
+    if key not in nested:
+      raise ConfigError(f"config.json: rope_parameters: the key '{key}' is not known (known: {FULL}, {SLIDING})")
+  if kind not in new and not each:
+    raise ConfigError(f'config.json: rope_parameters: {kind} is missing')
+  return f'rope_parameters.{kind}', _object(new, kind)
+
+
+def _beside(c, local, rope_type):
+  """{what it is: the key beside the rope fields that says it}, by model type."""
+  neox = 'rotary_pct' in c.defaults
+  keys = {
+    'rope_theta': 'rope_local_base_freq' if local else 'rotary_emb_base' if neox else 'rope_theta',
+    'partial_rotary_factor': 'rotary_pct' if neox else 'partial_rotary_factor',
+  }
+  return {**keys, hf_rope.ORIGINAL: hf_rope.ORIGINAL} if hf_rope.ORIGINAL in hf_rope.KEYS.get(rope_type, ()) else keys
 
 
 def _rope_type(c, fields):
@@ -283,13 +304,13 @@ MODELS = {
   'llama': (_rotary, {}),
   'mistral': (_rotary, {'num_key_value_heads': 8, 'sliding_window': 4096, 'max_window_layers': 0}),
   'mixtral': (_rotary, {'num_key_value_heads': 8, 'max_window_layers': 0, 'rope_theta': 1e6}),
-  'qwen2': (_rotary, {'use_sliding_window': False, 'max_window_layers': 28}),
-  'qwen3': (_rotary, {'use_sliding_window': False, 'max_window_layers': 28, 'head_dim': 128}),
+  'qwen2': (_rotary, {'num_key_value_heads': 32, 'use_sliding_window': False, 'max_window_layers': 28}),
+  'qwen3': (_rotary, {'num_key_value_heads': 32, 'use_sliding_window': False, 'max_window_layers': 28, 'head_dim': 128}),
   'olmo2': (_rotary, {}),
   'smollm3': (_rotary, {'rope_theta': 2e6, 'num_key_value_heads': 4, 'no_rope_layer_interval': 4, 'use_sliding_window': False}),
   'phi': (_rotary, {'partial_rotary_factor': 0.5}),
-  'phi3': (_rotary, {hf_rope.ORIGINAL: 4096, 'max_window_layers': 0}),
-  'gemma': (_rotary, {'head_dim': 256}),
+  'phi3': (_rotary, {'partial_rotary_factor': 1.0, hf_rope.ORIGINAL: 4096, 'max_window_layers': 0}),
+  'gemma': (_rotary, {'head_dim': 256, 'num_key_value_heads': 16}),
   'gemma2': (
     _rotary,
     {
@@ -311,7 +332,7 @@ MODELS = {
       'rope_parameters': {'rope_type': 'yarn', 'factor': 32.0, 'truncate': False, hf_rope.ORIGINAL: 4096},
     },
   ),
-  'gpt_neox': (_rotary, {'rotary_pct': 0.25}),
+  'gpt_neox': (_rotary, {'rotary_emb_base': 1e4, 'rotary_pct': 0.25}),
   'gptj': (_gptj, {'rotary_dim': 64}),
   'gpt2': (_learned, {}),
   'opt': (_learned, {}),

@@ -120,6 +120,8 @@ def _factor(fields, longest, original, notes):
     return implied
   if implied not in (1, fields['factor']):
     notes.append(f'factor={fields["factor"]:g} is what counts, though {longest} / {original} is {implied:g}')
+  elif fields['factor'] != 1 and implied == 1:
+    notes.append(f'factor={fields["factor"]:g} is meant for {fields["factor"] * original:g} tokens, more than the positions declared')
   return fields['factor']
 
 
