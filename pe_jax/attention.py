@@ -1,45 +1,88 @@
 """Attention over positions: which keys a query sees and with what bias, from the same `Where` in every path.
 
-Scores, biases and the softmax are float32 whatever the model's dtype. A query that sees no key gets exactly 0. Two paths give the same
-numbers: dense (all rows at once) and chunked (rows in chunks of queries, recomputed in the backward pass; no array of queries x keys ever
-exists).
+Scores, biases and the softmax are float32 whatever the model's dtype. A query that sees no key gets exactly 0. Three paths give the same
+numbers:
+
+- dense: all rows at once. For short texts, and for the few queries of a decoding step.
+- chunked: rows in chunks of queries, against the keys up to the end of the chunk's group; for records that look at content and need whole
+  rows, and for training at usual lengths. Rows are made again in the backward pass.
+- blockwise: blocks of queries and keys, in memory that grows with the length (blockwise.py).
 """
 
-import dataclasses
 import functools
 
 import jax
 import jax.numpy as jnp
 
+from pe_jax import blockwise
 from pe_jax.encodings.base import scores
 
+GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
+CHUNK, BLOCK = 128, 512  # the best of those tried on a CPU
+LONG = 1024  # from here on blockwise is as fast and takes less memory
 
-def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=512):
+
+def choose(enc, queries, keys, method='auto'):
+  """The path: `method`, or for 'auto' what the record allows and the number of queries and keys asks for."""
+  if method != 'auto':
+    return 'chunked' if method == 'blockwise' and whole_rows(enc) else method
+  if queries * keys <= CHUNK**2 or queries <= 16:
+    return 'dense'
+  return 'chunked' if whole_rows(enc) or keys < LONG else 'blockwise'
+
+
+def whole_rows(enc):
+  """Whether the record must see all keys of a query at once."""
+  return bool(enc.score or enc.normalise)
+
+
+def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=0):
   """Attention output, (B, T, H, K) in v's dtype.
 
   Args:
-    enc: the `Encoding`; what it adds, hides and normalises is asked of it. Queries and keys come already rotated.
+    enc: the `Encoding` of this layer; what it adds, hides and normalises is asked of it. Queries and keys come already rotated.
     tables: what its `prepare` returned.
-    where: the positions, documents and lengths of queries and keys.
-    method: 'dense', 'chunked', or 'auto', which is chunked above chunk^2 scores a head.
-    chunk: queries a chunk.
+    where: the positions, documents and lengths of queries and keys, with what `token` gave for the keys.
+    method: 'dense', 'chunked', 'blockwise', or 'auto' (`choose`).
+    chunk: queries a chunk or a block; 0: 128 and 512.
   """
+  if enc.sides:
+    where = enc.sides(tables, where)
+  path = choose(enc, q_BTHK.shape[1], k_BSGK.shape[1], method)
+  if path == 'dense':
+    return attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where)
+  if path == 'blockwise':
+    return blockwise.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk or BLOCK)
+  return attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk or CHUNK)
+
+
+def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
+  """Rows in chunks. Where queries and keys are the same tokens, a group of chunks sees only the keys up to its end."""
   queries, keys = q_BTHK.shape[1], k_BSGK.shape[1]
-  rows = functools.partial(attend_rows, enc, tables)
-  if method == 'dense' or (method == 'auto' and queries * keys <= chunk**2):
-    return rows(q_BTHK, k_BSGK, v_BSGK, where)
-
   chunks = -(-queries // chunk)
-  q_BTHK, where = _pad_queries(q_BTHK, where, chunks * chunk - queries)
+  same = where.causal and queries == keys and isinstance(where.offset, int) and where.offset == 0
+  groups = min(chunks, GROUPS) if same else 1
+  out = []
+  for g in range(groups):
+    first, last = (chunks * n // groups * chunk for n in (g, g + 1))
+    last = min(last, queries)
+    seen = last if same else keys
+    whole = (last - first) // chunk * chunk
+    near = where.keys(0, seen) if seen < keys else where
+    rows = jax.checkpoint(functools.partial(_chunk, enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near, size=chunk))
+    if whole == chunk:
+      out.append(rows(first))
+    elif whole:
+      part_XBCHK = jax.lax.map(rows, first + chunk * jnp.arange(whole // chunk))
+      out.append(jnp.moveaxis(part_XBCHK, 0, 1).reshape(q_BTHK.shape[0], whole, *part_XBCHK.shape[3:]))
+    if rest := last - first - whole:
+      out.append(_chunk(enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near, first + whole, size=rest))
+  return jnp.concatenate(out, axis=1)
 
-  @jax.checkpoint
-  def one(start):
-    q_BCHK = jax.lax.dynamic_slice_in_dim(q_BTHK, start, chunk, axis=1)
-    return rows(q_BCHK, k_BSGK, v_BSGK, where.queries(start, chunk))
 
-  out_XBCHK = jax.lax.map(one, jnp.arange(chunks) * chunk)
-  out_BTHK = jnp.moveaxis(out_XBCHK, 0, 1).reshape(*q_BTHK.shape[:3], -1)
-  return out_BTHK[:, :queries]
+def _chunk(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, start, size):
+  q_BCHK = jax.lax.dynamic_slice_in_dim(q_BTHK, start, size, axis=1)
+  return attend_rows(enc, tables, q_BCHK, k_BSGK, v_BSGK, where.queries(start, size))
 
 
 def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
@@ -68,13 +111,3 @@ def softmax(s_BHTS, visible):
   weight = jnp.where(visible, jnp.exp(jnp.where(visible, s_BHTS - peak, 0.0)), 0.0)
   total = jnp.sum(weight, axis=-1, keepdims=True)
   return weight / jnp.where(total > 0, total, 1.0)
-
-
-def _pad_queries(q_BTHK, where, extra):
-  """Queries of no document, so that chunks are of one size."""
-
-  def pad(x):
-    return jnp.pad(x, ((0, 0), (0, extra)) + ((0, 0),) * (x.ndim - 2))
-
-  where = dataclasses.replace(where, i_BT=pad(where.i_BT), qdoc_BT=pad(where.qdoc_BT), qlen_BT=pad(where.qlen_BT))
-  return pad(q_BTHK), where

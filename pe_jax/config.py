@@ -52,8 +52,8 @@ def default():
   c.model.dtype = 'float32'  # of activations: 'float32' or 'bfloat16'; parameters, phases, biases, softmax and losses stay float32
   c.model.dropout = 0.0
   c.model.remat = False  # recompute each block in the backward pass instead of keeping its activations
-  c.model.attention = 'auto'  # 'dense', 'chunked', or 'auto': chunked above attention_chunk^2 scores a head
-  c.model.attention_chunk = 512  # queries a chunk
+  c.model.attention = 'auto'  # 'dense', 'chunked', 'blockwise', or 'auto': by what the encoding does and the length (attention.py)
+  c.model.attention_chunk = 0  # queries a chunk or block; 0: 128 or 512, whichever is used
 
   c.data = ml_collections.ConfigDict()
   c.data.source = 'python_source'  # a file of pe_jax/data/sources

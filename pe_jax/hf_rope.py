@@ -133,12 +133,12 @@ def _yarn(fields, where, common, factor, original):
 
 
 def _longrope(fields, where, common, factor, original):
+  del where
+  lists = {key: tuple(float(x) for x in fields[key]) for key in ('short_factor', 'long_factor')}
   own = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
   given = fields.get('attention_factor', own)
-  if abs(given - own) > 1e-6:
-    raise ConfigError(f'config.json: {where}: attention_factor={given:g} cannot be reproduced: longrope here has {own:g}')
-  lists = {key: tuple(float(x) for x in fields[key]) for key in ('short_factor', 'long_factor')}
-  return _spec('longrope', common, factor=factor, original_length=original, **lists)
+  given = None if abs(given - own) < 1e-9 else given  # what would be computed anyhow is left out
+  return _spec('longrope', common, factor=factor, original_length=original, attention_factor=given, **lists)
 
 
 def _proportional(fields, where, common, head_dim):

@@ -30,7 +30,7 @@ MINIMUM = {
   'model.embed_scale': 0.0,
   'model.vocab_size': 0,
   'model.dropout': 0.0,
-  'model.attention_chunk': 1,
+  'model.attention_chunk': 0,
   'data.block_documents': 1,
   'data.min_bytes': 0,
   'optim.learning_rate': 0.0,
@@ -54,7 +54,7 @@ CHOICES = {
   'model.norm': ('rms', 'layer'),
   'model.qk_norm': ('none', 'head', 'full'),
   'model.dtype': ('float32', 'bfloat16'),
-  'model.attention': ('auto', 'dense', 'chunked'),
+  'model.attention': ('auto', 'dense', 'chunked', 'blockwise'),
   'data.packing': ('concat', 'pad'),
   'data.unicode_errors': ('strict', 'replace'),
 }

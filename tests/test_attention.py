@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 
-from pe_jax import attention, encodings
+from pe_jax import attention, blockwise, encodings
 from pe_jax.encodings.base import Dims, Traits, Where, run_length, skew
 from pe_jax.encodings.base import Encoding as Record
 
@@ -35,7 +35,7 @@ def loop(q, k, v, pos, doc, bias):
   return out
 
 
-@pytest.mark.parametrize('method', ['dense', 'chunked'])
+@pytest.mark.parametrize('method', ['dense', 'chunked', 'blockwise'])
 @pytest.mark.parametrize('contiguous', [True, False])
 def test_attention_equals_a_float64_loop(method, contiguous):
   pos, doc = tiny.row(5, 8, -1, total=17)
@@ -75,7 +75,7 @@ def test_a_query_at_the_end_of_longer_keys_sees_them_all():
   np.testing.assert_allclose(out.ravel(), [1.5, 2.0])
 
 
-@pytest.mark.parametrize('method', ['dense', 'chunked'])
+@pytest.mark.parametrize('method', ['dense', 'chunked', 'blockwise'])
 def test_a_row_without_visible_keys_is_zero_and_its_gradient_finite(method):
   """Field case P11."""
   pos, doc = tiny.row(3, total=8)
@@ -104,7 +104,8 @@ def test_fully_random_masks_give_finite_gradients():
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
 
 
-def test_the_chunked_path_never_builds_an_array_of_queries_by_keys():
+@pytest.mark.parametrize('method', ['chunked', 'blockwise'])
+def test_long_texts_never_need_an_array_of_queries_by_keys(method):
   length = 64
   q, k, v = draw(1, length)
   enc = encodings.make('t5', DIMS)
@@ -112,7 +113,7 @@ def test_the_chunked_path_never_builds_an_array_of_queries_by_keys():
 
   def total(q, k, v, table):
     pos, doc = tiny.row(length, total=length)
-    return jnp.sum(attention.attend(enc, table, q, k, v, Where.forward(pos, doc), 'chunked', chunk=8) ** 2)
+    return jnp.sum(attention.attend(enc, table, q, k, v, Where.forward(pos, doc), method, chunk=8) ** 2)
 
   def square(jaxpr):
     for eqn in jaxpr.eqns:
@@ -122,6 +123,40 @@ def test_the_chunked_path_never_builds_an_array_of_queries_by_keys():
         square(sub)
 
   square(jax.make_jaxpr(jax.grad(total, (0, 1, 2, 3)))(q, k, v, table).jaxpr)
+
+
+@pytest.mark.parametrize(
+  ('lengths', 'first', 'last'),
+  [
+    ((32,), [0, 0, 0, 0], [1, 2, 3, 4]),  # the diagonal is where a causal row of blocks ends
+    ((8, 8, 8, 8), [0, 1, 2, 3], [1, 2, 3, 4]),  # nothing of other documents
+    ((4, 16, 12), [0, 0, 0, 2], [1, 2, 3, 4]),
+    ((10,), [0, 0, 4, 4], [1, 2, 0, 0]),  # padding needs nothing: the range is empty
+  ],
+)
+def test_only_blocks_that_some_query_can_see_are_computed(lengths, first, last):
+  where = Where.forward(*tiny.row(*lengths, total=32))
+  got = blockwise.needed(where, 8, 8)
+  assert got[1].tolist() == last
+  assert [max(a, b) if b == 0 else a for a, b in zip(got[0].tolist(), last, strict=True)] == first
+
+
+def test_without_a_causal_mask_blocks_go_to_the_documents_end():
+  where = Where.forward(*tiny.row(12, 20, total=32), causal=False)
+  assert [x.tolist() for x in blockwise.needed(where, 8, 8)] == [[0, 0, 1, 1], [2, 4, 4, 4]]
+  q, k, v = draw(1, 32)
+  outs = [attention.attend(encodings.make('alibi', DIMS), None, q, k, v, where, m, chunk=8) for m in ('dense', 'chunked', 'blockwise')]
+  assert tiny.error(outs[1], outs[0]) < 1e-6
+  assert tiny.error(outs[2], outs[0]) < 1e-6
+
+
+def test_the_path_is_chosen_by_what_a_record_does_and_by_length():
+  alibi, cope = encodings.make('alibi', DIMS), encodings.make('cope', DIMS).at_layer(0)
+  assert attention.choose(alibi, 64, 64) == attention.choose(alibi, 1, 100_000) == 'dense'
+  assert (
+    attention.choose(alibi, 512, 512) == attention.choose(cope, 32_768, 32_768) == attention.choose(cope, 64, 64, 'blockwise') == 'chunked'
+  )
+  assert attention.choose(alibi, 32_768, 32_768) == 'blockwise'
 
 
 def test_skew_is_a_toeplitz_matrix():

@@ -119,6 +119,8 @@ def test_longrope_keeps_its_lists_and_takes_the_factor_from_the_lengths():
   spec = encodings.parse(d.spec)
   assert (spec.get('factor'), spec.get('short_factor'), spec.get('long_factor'), d.train_length) == (4.0, tuple(SHORT), tuple(LONG), 128)
   assert 'factor 4 is 512 / 128' in d.notes
+  d = declared('phi3', original_max_position_embeddings=128, rope_scaling=scaling | {'attention_factor': 2.0})
+  assert encodings.parse(d.spec).get('attention_factor') == 2.0
 
 
 def test_gemma_3_has_a_base_and_a_window_for_each_kind_of_layer():
@@ -218,14 +220,6 @@ REFUSED = [
   (
     config('phi3', original_max_position_embeddings=128, rope_scaling=SU | {'short_factor': 1}),
     'short_factor=1 cannot be read',
-  ),
-  (
-    config(
-      'phi3',
-      original_max_position_embeddings=128,
-      rope_scaling=SU | {'attention_factor': 2.0},
-    ),
-    'attention_factor=2 cannot be reproduced: longrope here has 1.13389',
   ),
   (config('llama', partial_rotary_factor=0.5), "has no effect with model_type='llama', which turns whole heads"),
   (config('llama', sliding_window=32), 'sliding_window=32 without layer_types'),

@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 
-from pe_jax import encodings
 from pe_jax.report import figure, table
 
 ROOT = pathlib.Path(__file__).parent.parent

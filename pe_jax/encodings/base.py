@@ -26,7 +26,7 @@ class Dims:
 
 @functools.partial(
   jax.tree_util.register_dataclass,
-  data_fields=['i_BT', 'j_BS', 'qdoc_BT', 'kdoc_BS', 'qlen_BT', 'klen_BS', 'offset', 'side'],
+  data_fields=['i_BT', 'j_BS', 'qdoc_BT', 'kdoc_BS', 'qlen_BT', 'klen_BS', 'offset', 'qside', 'side'],
   meta_fields=['longest', 'causal', 'contiguous'],
 )
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Where:
     longest: no document's length is above this; known before tracing.
     causal: a query sees only keys at positions up to its own.
     contiguous: within a document positions rise by one with the index, so that distance = index difference.
-    side: what `Encoding.token` gave for each key, leading axes (B, S); None where it gives nothing.
+    side: what `Encoding.token` gave for each key, leading axes (B, S); after `Encoding.sides` what a key brings to each pair.
+    qside: what a query brings to each pair, leading axes (B, T); set by `Encoding.sides`.
   """
 
   i_BT: jax.Array
@@ -55,6 +56,7 @@ class Where:
   causal: bool = True
   contiguous: bool = True
   side: object = None
+  qside: object = None
 
   @classmethod
   def forward(cls, pos_BT, doc_BT, causal=True, contiguous=True, length=None):
@@ -79,7 +81,24 @@ class Where:
   def queries(self, start, size):
     """The cut to queries start .. start + size - 1."""
     cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size, axis=1)
-    return dataclasses.replace(self, i_BT=cut(self.i_BT), qdoc_BT=cut(self.qdoc_BT), qlen_BT=cut(self.qlen_BT), offset=self.offset + start)
+    cuts = {name: jax.tree.map(cut, getattr(self, name)) for name in ('i_BT', 'qdoc_BT', 'qlen_BT', 'qside')}
+    return dataclasses.replace(self, offset=self.offset + start, **cuts)
+
+  def keys(self, start, size):
+    """The cut to keys start .. start + size - 1."""
+    cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size, axis=1)
+    cuts = {name: jax.tree.map(cut, getattr(self, name)) for name in ('j_BS', 'kdoc_BS', 'klen_BS', 'side')}
+    return dataclasses.replace(self, offset=self.offset - start, **cuts)
+
+  def own_index_T(self):
+    """Index of each query among the keys: a query is a key too. Padding beyond the last key stands at the last."""
+    return jnp.clip(self.offset + jnp.arange(self.i_BT.shape[1]), 0, self.j_BS.shape[1] - 1)
+
+  def count_BT(self):
+    """Number of keys that each query sees of its own document, from where it stands in it; 0 for padding."""
+    own_T = self.own_index_T()
+    count_BT = own_T[None] - run_start(self.kdoc_BS)[:, own_T] + 1 if self.causal else run_length(self.kdoc_BS)[:, own_T]
+    return jnp.where(self.qdoc_BT > 0, count_BT, 0)
 
 
 def run_start(doc_BT):
@@ -140,6 +159,7 @@ class Encoding:
       depend on `where`, so that blocks can be computed from positions alone.
     layer: (n) -> the record of layer n, whose functions take the same tables; None: this record serves every layer.
     token: (tables, x_BTD) -> arrays (B, T, ...), what a layer's tokens bring to scores later; kept beside their keys, as `where.side`.
+    sides: (tables, where) -> where, once a layer, before pairs are looked at: from the side values of all keys to those that a pair needs.
     rotate: (tables, q_BTHK, k_BSGK) -> q, k, in every layer; they may come out wider, and scores are still divided by sqrt(head width).
     distance_bias: (tables, distance) -> float32 (H, *distance.shape), added to the scaled scores.
     bias: (tables, where) -> float32 broadcastable to (B, H, T, S), added like `distance_bias`. Depends on positions or side values.
@@ -158,6 +178,7 @@ class Encoding:
   prepare: Callable | None = None
   layer: Callable | None = None
   token: Callable | None = None
+  sides: Callable | None = None
   rotate: Callable | None = None
   distance_bias: Callable | None = None
   bias: Callable | None = None

@@ -12,7 +12,7 @@ def focus(record, tables, side=lambda side: side):
   """The record as part of a larger one: its functions read `tables(whole)` and `side(where.side)`."""
 
   def near(where):
-    return dataclasses.replace(where, side=side(where.side))
+    return dataclasses.replace(where, side=side(where.side), qside=side(where.qside))
 
   def moved(function, wrap):
     return wrap(function) if function else None
@@ -21,6 +21,7 @@ def focus(record, tables, side=lambda side: side):
     record,
     layer=moved(record.layer, lambda f: lambda n: focus(f(n), tables, side)),
     token=moved(record.token, lambda f: lambda t, x: f(tables(t), x)),
+    sides=moved(record.sides, lambda f: lambda t, where: f(tables(t), near(where))),
     rotate=moved(record.rotate, lambda f: lambda t, q, k: f(tables(t), q, k)),
     distance_bias=moved(record.distance_bias, lambda f: lambda t, distance: f(tables(t), distance)),
     bias=moved(record.bias, lambda f: lambda t, where: f(tables(t), near(where))),
@@ -47,6 +48,35 @@ def each_layer(record, num_layers):
     layer=layer,
     traits=record.traits,
   )
+
+
+def part(record, n):
+  """Record n of several: its tables and side values are the n-th of theirs."""
+
+  def pick(whole):
+    return None if whole is None else whole[n]
+
+  return focus(record, pick, pick)
+
+
+def joint_token(parts):
+  """`token` of several: a tuple with None where a part has none."""
+
+  def token(tables, x_BTD):
+    return tuple(p.token(tables, x_BTD) if p.token else None for p in parts)
+
+  return token if any(p.token for p in parts) else None
+
+
+def joint_sides(parts):
+  """`sides` of several."""
+
+  def sides(tables, where):
+    done = [p.sides(tables, where) if p.sides else None for p in parts]
+    side, qside = (tuple(getattr(d, name) if d else None for d in done) for name in ('side', 'qside'))
+    return dataclasses.replace(where, side=side, qside=qside)
+
+  return sides if any(p.sides for p in parts) else None
 
 
 def together(records):

@@ -26,14 +26,9 @@ def argument(c, threshold, distance, query_position):
 
 
 def network(params, x_BTS):
-  """f, float32 (B, H, T, S). One hidden unit at a time: all of them at once would be `hidden` arrays of T x S."""
-
-  def add(total_BHTS, unit):
-    weight, shift, out_H = unit
-    return total_BHTS + out_H[None, :, None, None] * jax.nn.relu(weight * x_BTS + shift)[:, None], None
-
-  start = jnp.zeros((x_BTS.shape[0], params['w2'].shape[1], *x_BTS.shape[1:]), jnp.float32)
-  return jax.lax.scan(add, start, (params['w1'], params['b1'], params['w2']))[0]
+  """f, float32 (B, H, T, S)."""
+  hidden_BTSF = jax.nn.relu(x_BTS[..., None] * params['w1'] + params['b1'])
+  return jnp.einsum('btsf,fh->bhts', hidden_BTSF, params['w2'], preferred_element_type=jnp.float32)
 
 
 def encoding(dims, *, hidden=32, c=0.1, threshold=512.0):

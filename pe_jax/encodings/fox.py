@@ -6,6 +6,8 @@ x is what the layer's queries and keys are made from. Lin et al., 2025, arXiv:25
 their code w is drawn with deviation .02 and c starts at 0. A gate that is always open is NoPE, one that is the same for all tokens ALiBi.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
@@ -24,13 +26,9 @@ def kept(log_gate_BSH, doc_BS):
   return jax.lax.associative_scan(join, (log_gate_BSH, begins_BS[..., None]), axis=1)[0]
 
 
-def bias(log_gate_BSH, where):
-  """b for a block of queries, float32 (B, H, T, S), from the gates of all keys."""
-  sum_BSH = kept(log_gate_BSH, where.kdoc_BS)
-  keys, queries = sum_BSH.shape[1], where.i_BT.shape[1]
-  own_T = jnp.clip(where.offset + jnp.arange(queries), 0, keys - 1)  # a query is a key too; chunks may be padded beyond the last
-  sum_BTH = sum_BSH[:, own_T]
-  return jnp.moveaxis(sum_BTH[:, :, None] - sum_BSH[:, None], -1, 1)
+def bias(kept_BTH, kept_BSH):
+  """b of a block of queries and keys, float32 (B, H, T, S), from what is `kept` of each."""
+  return jnp.moveaxis(kept_BTH[:, :, None] - kept_BSH[:, None], -1, 1)
 
 
 def encoding(dims):
@@ -38,6 +36,11 @@ def encoding(dims):
 
   def token(tables, x_BTD):
     return jax.nn.log_sigmoid(jnp.einsum('btd,dh->bth', x_BTD.astype(jnp.float32), tables['weight']) + tables['bias'][None, None])
+
+  def sides(tables, where):
+    del tables
+    kept_BSH = kept(where.side, where.kdoc_BS)
+    return dataclasses.replace(where, side=kept_BSH, qside=kept_BSH[:, where.own_index_T()])
 
   def init(key):
     weight = 0.02 * jax.random.normal(key, (dims.embed_dim, dims.num_heads), jnp.float32)
@@ -47,7 +50,8 @@ def encoding(dims):
     init=init,
     prepare=lambda params, where: params,
     token=token,
-    bias=lambda tables, where: bias(where.side, where),
+    sides=sides,
+    bias=lambda tables, where: bias(where.qside, where.side),
     traits=Traits(relative=True),
   )
   return each_layer(record, dims.num_layers)

@@ -35,7 +35,8 @@ def dynamic_ntk(frequency_F, *, factor=1.0, original_length, length):
   """NTK-aware with a base that grows with the document: s L''/L - (s - 1) in place of s, L'' = max(length, L).
 
   The variant of Hugging Face transformers (see arXiv:2309.00071); plain RoPE bit for bit up to L. An array of lengths gives one row of
-  frequencies each."""
+  frequencies each.
+  """
   _check_factor(factor)
   length = np.maximum(np.asarray(length, np.float64), original_length)[..., None]
   ratio = 1 + factor * (length / original_length - 1)  # in this order exactly 1 at L

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from pe_jax.attention import softmax
 from pe_jax.encodings.base import Encoding, scores
-from pe_jax.encodings.combine import focus, joint_traits, refuse, together
+from pe_jax.encodings.combine import joint_sides, joint_token, joint_traits, part, refuse, together
 from pe_jax.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def encoding(dims, *inner):
   if dims.num_heads % count:
     raise ConfigError(f'encoding: heads(…) lists {count} encodings and {dims.num_heads} heads cannot be shared out equally')
   share = dataclasses.replace(dims, num_heads=dims.num_heads // count, num_kv_heads=max(dims.num_kv_heads // count, 1))
-  records = [part(share) for part in inner]
+  records = [one(share) for one in inner]
   for record in records:
     refuse(record, 'heads', 'embed', 'positions', 'schedule')
     if dims.num_kv_heads % count and any(record.at_layer(n).rotate or record.at_layer(n).score for n in range(dims.num_layers)):
@@ -31,14 +31,9 @@ def encoding(dims, *inner):
   init, prepare = together(records)
 
   def layer(n):
-    parts = [focus(r.at_layer(n), _pick(m), _pick(m)) for m, r in enumerate(records)]
-    return side_by_side(parts, share.num_heads)
+    return side_by_side([part(r.at_layer(n), m) for m, r in enumerate(records)], share.num_heads)
 
   return Encoding(init=init, prepare=prepare, layer=layer, traits=joint_traits(records))
-
-
-def _pick(m):
-  return lambda whole: None if whole is None else whole[m]
 
 
 def side_by_side(parts, size):
@@ -46,9 +41,6 @@ def side_by_side(parts, size):
 
   def some(slot):
     return any(getattr(p, slot) for p in parts)
-
-  def token(tables, x_BTD):
-    return tuple(p.token(tables, x_BTD) if p.token else None for p in parts)
 
   def rotate(tables, q_BTHK, k_BSGK):
     pairs = zip(parts, *(jnp.split(x, len(parts), axis=2) for x in (q_BTHK, k_BSGK)), strict=True)
@@ -79,6 +71,7 @@ def side_by_side(parts, size):
     cut = zip(parts, jnp.split(s_BHTS, len(parts), axis=1), jnp.split(visible, len(parts), axis=1), strict=True)
     return jnp.concatenate([p.normalise(tables, s, v) if p.normalise else softmax(s, v) for p, s, v in cut], axis=1)
 
-  slots = {'token': token, 'rotate': rotate, 'score': score, 'distance_bias': distance_bias, 'normalise': normalise}
+  slots = {'rotate': rotate, 'score': score, 'distance_bias': distance_bias, 'normalise': normalise}
   slots |= {slot: everywhere(slot, otherwise) for slot, otherwise in (('bias', 0.0), ('visible', True), ('scale', 1.0))}
-  return Encoding(**{slot: function for slot, function in slots.items() if some(slot)}, traits=joint_traits(parts))
+  used = {slot: function for slot, function in slots.items() if some(slot)}
+  return Encoding(**used, token=joint_token(parts), sides=joint_sides(parts), traits=joint_traits(parts))

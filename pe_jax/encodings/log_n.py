@@ -19,7 +19,7 @@ from pe_jax.errors import ConfigError
 
 def keys(where, count):
   """n of each query, float32 (B, 1, T, 1). Never a width: padding and other documents do not count."""
-  n_BT = where.qlen_BT if count == 'document' else jnp.sum(where.visible_BTS(), axis=-1)
+  n_BT = where.qlen_BT if count == 'document' else where.count_BT()
   return jnp.maximum(n_BT, 1).astype(jnp.float32)[:, None, :, None]
 
 

@@ -8,13 +8,13 @@ import functools
 import operator
 
 from pe_jax.encodings.base import Encoding
-from pe_jax.encodings.combine import focus, joint_traits, refuse, together
+from pe_jax.encodings.combine import joint_sides, joint_token, joint_traits, part, refuse, together
 from pe_jax.errors import ConfigError
 
 
 def encoding(dims, *inner):
   """The record."""
-  return several('stack', [part(dims) for part in inner], dims.num_layers)
+  return several('stack', [one(dims) for one in inner], dims.num_layers)
 
 
 def several(name, records, num_layers):
@@ -28,17 +28,13 @@ def several(name, records, num_layers):
     return x_BTD
 
   def layer(n):
-    return merge(name, [_part(record.at_layer(n), m) for m, record in enumerate(records)])
+    return merge(name, [part(record.at_layer(n), m) for m, record in enumerate(records)])
 
   for n in range(num_layers):
     layer(n)  # what cannot be put together is refused here
   init, prepare = together(records)
   embed = embed if any(r.embed for r in records) else None
   return Encoding(init=init, prepare=prepare, embed=embed, layer=layer, traits=joint_traits(records))
-
-
-def _part(record, m):
-  return focus(record, lambda tables: tables[m], lambda side: None if side is None else side[m])
 
 
 def merge(name, records):
@@ -55,11 +51,9 @@ def merge(name, records):
     have = [getattr(r, slot) for r in records if getattr(r, slot)]
     return (lambda *args: functools.reduce(join, [f(*args) for f in have])) if have else None
 
-  def token(tables, x_BTD):
-    return tuple(r.token(tables, x_BTD) if r.token else None for r in records)
-
   return Encoding(
-    token=token if any(r.token for r in records) else None,
+    token=joint_token(records),
+    sides=joint_sides(records),
     **{slot: only(slot) for slot in ('rotate', 'score', 'normalise')},
     **{slot: all_of(slot, operator.add) for slot in ('distance_bias', 'bias')},
     visible=all_of('visible', operator.and_),

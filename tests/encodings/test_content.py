@@ -88,7 +88,8 @@ def test_fox_with_one_constant_gate_is_alibi():
   slope = 0.25
   pos, doc = tiny.row(5, 4, total=10)
   gate = jnp.full((1, 10, 1), -slope, jnp.float32)
-  got = np.asarray(fox.bias(gate, Where.forward(pos, doc)))[0, 0]
+  kept = fox.kept(gate, doc)
+  got = np.asarray(fox.bias(kept, kept))[0, 0]
   same = np.asarray(doc[0][:, None] == doc[0][None])
   expected = -slope * (np.asarray(pos)[0][:, None] - np.asarray(pos)[0])
   np.testing.assert_allclose(got[same], np.broadcast_to(expected, (10, 10))[same], atol=1e-6)
