@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from pe_jax import attention
+from pe_jax import attention, loss
 from pe_jax import cache as kv
 from pe_jax.encodings.base import Dims, Encoding, Where
 from pe_jax.errors import ConfigError
@@ -57,17 +57,28 @@ def apply(config, enc, params, tokens_BT, where, *, key_B=None, cache=None):
   Returns:
     logits_BTV float32; with a cache, (logits_BTV, cache).
   """
+  x_BTD, cache = hidden(config, enc, params, tokens_BT, where, key_B=key_B, cache=cache)
+  logits_BTV = loss.logits(x_BTD, *head(config, params))
+  return logits_BTV if cache is None else (logits_BTV, cache)
+
+
+def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None):
+  """(last hidden states, float32 (B, T, D), after the final norm; the cache): what the head turns into logits."""
   alone = where
   if cache is not None:
     where, cache, alone = kv.extend(cache, *where)
   check_length(enc, where.j_BS.shape[1])
-  logits, layers = Decoder(config.model, enc).apply(
-    {'params': params['decoder']}, tokens_BT, where, alone, params['encoding'], key_B, cache
-  )
-  if cache is None:
-    return logits
-  k, v, side = zip(*layers, strict=True)
-  return logits, dataclasses.replace(cache, k=k, v=v, side=side)
+  x_BTD, layers = Decoder(config.model, enc).apply({'params': params['decoder']}, tokens_BT, where, alone, params['encoding'], key_B, cache)
+  if cache is not None:
+    k, v, side = zip(*layers, strict=True)
+    cache = dataclasses.replace(cache, k=k, v=v, side=side)
+  return x_BTD, cache
+
+
+def head(config, params):
+  """(weights float32 (V, D), bias (V,) or None)."""
+  decoder = params['decoder']
+  return decoder['embed']['embedding'] if config.model.tie_head else decoder['head']['kernel'].T, decoder.get('head_bias')
 
 
 def check_length(enc, length):
@@ -81,7 +92,7 @@ def check_length(enc, length):
 
 
 class Decoder(nn.Module):
-  """tokens, positions -> logits."""
+  """tokens, positions -> last hidden states; owns the head's parameters too."""
 
   m: object
   enc: Encoding
@@ -105,13 +116,22 @@ class Decoder(nn.Module):
       x_BTD, layer = block(m, enc.at_layer(n), name=f'block_{n}')(x_BTD, where, tables, keys, slots)
       layers.append(layer)
     x_BTD = norm(m, 'final_norm')(x_BTD).astype(jnp.float32)
-    if m.tie_head:
-      logits_BTV = jnp.einsum('btd,vd->btv', x_BTD, embedding.embedding)
-    else:
-      logits_BTV = nn.Dense(m.vocab_size, use_bias=False, name='head', dtype=jnp.float32)(x_BTD)
+    if not m.tie_head:
+      Kernel(m.embed_dim, m.vocab_size, name='head')()
     if m.head_bias:
-      logits_BTV += self.param('head_bias', nn.initializers.zeros, (m.vocab_size,))[None, None]
-    return logits_BTV, layers
+      self.param('head_bias', nn.initializers.zeros, (m.vocab_size,))
+    return x_BTD, layers
+
+
+class Kernel(nn.Module):
+  """The weights of an untied head, applied in loss.py piece by piece."""
+
+  width: int
+  vocabulary: int
+
+  @nn.compact
+  def __call__(self):
+    return self.param('kernel', nn.initializers.lecun_normal(), (self.width, self.vocabulary))
 
 
 class Block(nn.Module):

@@ -88,5 +88,5 @@ def make_eval(config, enc):
 
 def _nll_sums(config, enc, params, batch, key_B=None, position_key=None):
   where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'], position_key)
-  logits = model.apply(config, enc, params, batch['tokens'], where, key_B=key_B)
-  return jnp.sum(loss.nll(logits, batch['targets']) * batch['weight']), jnp.sum(batch['weight'])
+  x_BTD, _ = model.hidden(config, enc, params, batch['tokens'], where, key_B=key_B)
+  return loss.weighted_sum(x_BTD, *model.head(config, params), batch['targets'], batch['weight']), jnp.sum(batch['weight'])

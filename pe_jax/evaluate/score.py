@@ -41,8 +41,8 @@ def by_position(config, enc, params, rows, advance=lambda tokens: None):
   @jax.jit
   def score(params, batch):
     where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'])
-    logits = model.apply(config, enc, params, batch['tokens'], where)
-    return loss.nll(logits, batch['targets']) * batch['weight']
+    x_BTD, _ = model.hidden(config, enc, params, batch['tokens'], where)
+    return loss.each(x_BTD, *model.head(config, params), batch['targets']) * batch['weight']
 
   nll_T, weight_T, waiting = np.zeros(length), np.zeros(length), []
 
