@@ -17,14 +17,14 @@ from pe_jax.errors import ConfigError
 
 @functools.partial(
   jax.tree_util.register_dataclass,
-  data_fields=['k', 'v', 'side', 'pos_BS', 'doc_BS', 'length', 'used'],
-  meta_fields=['causal', 'contiguous'],
+  data_fields=['k', 'v', 'side', 'pos_BS', 'doc_BS', 'length_B', 'used'],
+  meta_fields=['longest', 'causal', 'contiguous'],
 )
 @dataclasses.dataclass(frozen=True)
 class Cache:
   """`k` and `v` hold one (B, S, G, K) array a layer, `side` what `Encoding.token` gives; `used` of S slots are filled.
 
-  Slots of document 0 are seen by nobody.
+  Slots of document 0 are seen by nobody. `length_B` is the declared length of each row's documents, none above `longest`.
   """
 
   k: tuple
@@ -32,8 +32,9 @@ class Cache:
   side: tuple
   pos_BS: jax.Array
   doc_BS: jax.Array
-  length: jax.Array
+  length_B: jax.Array
   used: jax.Array
+  longest: int
   causal: bool = True
   contiguous: bool = True
 
@@ -43,16 +44,25 @@ class Cache:
     return self.pos_BS.shape[1]
 
 
-def create(model, enc, batch, capacity, length):
-  """An empty cache for `config.model`. `length` is the declared length of every document: the prompt and all that is to come."""
-  if not 1 <= length <= capacity:
-    raise ConfigError(f'cache: a declared length of {length} tokens does not fit {capacity} slots (the cache holds the whole document)')
+def create(model, enc, batch, capacity, length, longest=0):
+  """An empty cache for `config.model`.
+
+  Args:
+    model: the config's model.
+    enc: the encoding's record.
+    batch, capacity: rows, and slots in each.
+    length: the declared length of every document, prompt and all that is to come: a number, or one for each row.
+    longest: no declared length is above it; 0: the capacity.
+  """
+  longest = longest or capacity
+  if not isinstance(length, jax.core.Tracer) and not 1 <= (worst := int(jnp.max(length))) <= longest:
+    raise ConfigError(f'cache: a declared length of {worst} tokens does not fit {longest} slots (the cache holds the whole document)')
   shape = (batch, capacity, model.num_kv_heads, model.head_dim)
   empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
   slots = jnp.zeros((batch, capacity), jnp.int32)
-  return Cache(
-    empty, empty, _empty_sides(model, enc, batch, capacity), slots, slots, jnp.int32(length), jnp.int32(0), model.causal, not enc.positions
-  )
+  length_B = jnp.broadcast_to(jnp.asarray(length, jnp.int32), (batch,))
+  sides = _empty_sides(model, enc, batch, capacity)
+  return Cache(empty, empty, sides, slots, slots, length_B, jnp.int32(0), longest, model.causal, not enc.positions)
 
 
 def _empty_sides(model, enc, batch, capacity):
@@ -76,8 +86,8 @@ def extend(cache, pos_BT, doc_BT):
     raise ConfigError(f'cache: {int(cache.used)} + {new} tokens do not fit its {cache.capacity} slots (create a larger one)')
   put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=cache.used, axis=1)
   pos_BS, doc_BS = put(cache.pos_BS, pos_BT), put(cache.doc_BS, doc_BT)
-  len_BT, len_BS = (jnp.full_like(doc, cache.length) for doc in (doc_BT, doc_BS))
-  alone = Where(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, cache.capacity, cache.causal, cache.contiguous)
+  len_BT, len_BS = (jnp.broadcast_to(cache.length_B[:, None], doc.shape) for doc in (doc_BT, doc_BS))
+  alone = Where(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, cache.longest, cache.causal, cache.contiguous)
   where = dataclasses.replace(alone, j_BS=pos_BS, kdoc_BS=doc_BS, klen_BS=len_BS, offset=cache.used)
   return where, dataclasses.replace(cache, pos_BS=pos_BS, doc_BS=doc_BS, used=cache.used + new), alone
 
@@ -85,3 +95,10 @@ def extend(cache, pos_BT, doc_BT):
 def put(slots, new, start):
   """The slots, arrays (B, S, ...), with new entries (B, T, ...) from index `start` on."""
   return jax.tree.map(lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b.astype(a.dtype), start, axis=1), slots, new)
+
+
+def rows(cache, row_X):
+  """The rows `row_X` as a cache of their own: keys, values, side values, positions, documents and declared lengths together."""
+  whole = (cache.k, cache.v, cache.side, cache.pos_BS, cache.doc_BS, cache.length_B)
+  k, v, side, pos, doc, length = jax.tree.map(lambda x: x[row_X], whole)
+  return dataclasses.replace(cache, k=k, v=v, side=side, pos_BS=pos, doc_BS=doc, length_B=length)

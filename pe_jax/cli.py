@@ -9,6 +9,7 @@ import ml_collections
 from absl import flags, logging
 
 from pe_jax import config as config_lib
+from pe_jax import process
 from pe_jax.errors import ConfigError, UserError
 
 flags.DEFINE_boolean('debug', False, 'Show the traceback of an error.')
@@ -23,6 +24,7 @@ def run(main, doc):
   # orbax logs pages for one failed write, and its tasks as many again at exit; what matters is raised and told in a line.
   logging.set_verbosity(logging.FATAL)
   stdlib_logging.getLogger('asyncio').disabled = True
+  process.prepare()
   try:
     _parse(sys.argv)
     main()

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from pe_jax import attention, process
 from pe_jax.errors import ConfigError
 
 
@@ -65,7 +66,8 @@ def _jit(config, train_step, eval_step, devices):
   def put_batch(batch):
     return {k: jax.make_array_from_process_local_data(rows, v) for k, v in batch.items()}
 
-  step = jax.jit(train_step, donate_argnums=0)
+  options = process.options(long=config.train_length >= attention.LONG)
+  step = jax.jit(train_step, donate_argnums=0, compiler_options=options)
   evaluate = jax.jit(eval_step)
   return Spread(
     step=step,

@@ -15,7 +15,7 @@ import time
 import jax
 import numpy as np
 
-from pe_jax import checkpoint, data, encodings, flops, init_from, metrics, model, optim, parallel, progress, resolve, step
+from pe_jax import checkpoint, data, encodings, flops, init_from, metrics, model, optim, parallel, process, progress, resolve, step
 from pe_jax import workdir as workdir_lib
 from pe_jax.errors import NotFinite, Preempted
 from pe_jax.evaluate import score
@@ -56,6 +56,8 @@ def run(config, workdir):
     workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
     workdir_lib.write_environment(folder)
     workdir_lib.write_json(folder / 'data.json', record)
+    if hint := process.hint():
+      progress.say(hint)
     with contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)) as checkpoints:
       return Loop(config, folder, batches, rows, checkpoints, caught).run()
 

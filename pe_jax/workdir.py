@@ -12,7 +12,7 @@ import pathlib
 import platform
 
 from pe_jax import config as config_lib
-from pe_jax import progress
+from pe_jax import process, progress
 from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
@@ -128,6 +128,7 @@ def environment():
     'python': platform.python_version(),
     'machine': platform.machine(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
+    'compiler_options': process.options(),
     'backend': device.platform,
     'device_kind': device.device_kind,
     'device_count': jax.device_count(),

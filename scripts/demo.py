@@ -14,7 +14,7 @@ import time
 
 from absl import flags
 
-from pe_jax import cli, metrics, progress
+from pe_jax import cli, metrics, process, progress
 from pe_jax.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -86,7 +86,7 @@ def launch(workdir, encoding, core):
   pinned = ['taskset', '-c', str(core)] if shutil.which('taskset') else []
   config = f'{ROOT}/configs/quickstart.py:{encoding},train_length={LENGTH},steps={STEPS.value},seed={SEED.value}'
   command = [*pinned, sys.executable, str(ROOT / 'train.py'), f'--config={config}', f'--workdir={workdir}']
-  env = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1', **os.environ}
+  env = process.child_environment()
   with (workdir / 'log.txt').open('w') as log:
     return subprocess.Popen(command, stdout=log, stderr=log, env=env)
 
