@@ -29,7 +29,7 @@ def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, block=512):
     shape = (q_BTHK.shape[0], q_BTHK.shape[2], queries, 1)
     scale_BHT1 = _pad(jnp.broadcast_to(enc.scale(tables, where), shape), -queries % size_q, 2)
   first_X, last_X = needed(where, size_q, size_k)
-  where = _padded(where, -queries % size_q, -keys % size_k)
+  where = padded(where, -queries % size_q, -keys % size_k)
   q_BTHK = _pad(q_BTHK, -queries % size_q, 1)
   k_BSGK, v_BSGK = (_pad(x, -keys % size_k, 1) for x in (k_BSGK, v_BSGK))
 
@@ -211,7 +211,7 @@ def _pad(x, extra, axis, value=0):
   return jnp.pad(x, [(0, extra if n == axis else 0) for n in range(x.ndim)], constant_values=value) if extra else x
 
 
-def _padded(where, queries, keys):
+def padded(where, queries, keys):
   """More queries and keys, of no document, so that blocks are of one size."""
   query = {name: _pad(getattr(where, name), queries, 1) for name in ('i_BT', 'qdoc_BT', 'qlen_BT')}
   key = {name: _pad(getattr(where, name), keys, 1) for name in ('j_BS', 'kdoc_BS', 'klen_BS')}

@@ -5,6 +5,8 @@ float32 and the logits are float32. What real checkpoints need (norm kind, biase
 """
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +40,7 @@ def init(config, enc, key):
   decoder_key, encoding_key = jax.random.split(key)
   params = enc.parameters(encoding_key)
   where = Where.forward(one, one + 1, config.model.causal)
-  decoder = Decoder(config.model, enc).init(decoder_key, one, where, where, params, None, None)
+  decoder = Decoder(config.model, enc).init(decoder_key, one, where, where, params, None)
   return {'decoder': decoder.get('params', {}), 'encoding': params}
 
 
@@ -62,13 +64,22 @@ def apply(config, enc, params, tokens_BT, where, *, key_B=None, cache=None):
   return logits_BTV if cache is None else (logits_BTV, cache)
 
 
-def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None):
-  """(last hidden states, float32 (B, T, D), after the final norm; the cache): what the head turns into logits."""
-  alone = where
+def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None, alone=None, join=None):
+  """(last hidden states, float32 (B, T, D), after the final norm; the cache): what the head turns into logits.
+
+  `alone` and `join` are for tokens whose keys are not all there are, as with a cache or a text spread over devices: `alone` is the `Where`
+  of these tokens among themselves, join(n, (keys, values, side values) of these tokens in layer n) those of all tokens in `where`.
+  """
   if cache is not None:
+    start = cache.used
     where, cache, alone = kv.extend(cache, *where)
+
+    def join(n, new):
+      return kv.put((cache.k[n], cache.v[n], cache.side[n]), new, start)
+
   check_length(enc, where.j_BS.shape[1])
-  x_BTD, layers = Decoder(config.model, enc).apply({'params': params['decoder']}, tokens_BT, where, alone, params['encoding'], key_B, cache)
+  decoder = Decoder(config.model, enc, join)
+  x_BTD, layers = decoder.apply({'params': params['decoder']}, tokens_BT, where, alone or where, params['encoding'], key_B)
   if cache is not None:
     k, v, side = zip(*layers, strict=True)
     cache = dataclasses.replace(cache, k=k, v=v, side=side)
@@ -96,9 +107,10 @@ class Decoder(nn.Module):
 
   m: object
   enc: Encoding
+  join: Callable | None = None
 
   @nn.compact
-  def __call__(self, tokens_BT, where, alone, params, key_B, cache):
+  def __call__(self, tokens_BT, where, alone, params, key_B):
     m, enc = self.m, self.enc
     embedding = nn.Embed(m.vocab_size, m.embed_dim, name='embed', embedding_init=nn.initializers.normal(m.embed_dim**-0.5))
     x_BTD = embedding(tokens_BT).astype(m.dtype) * (m.embed_scale or (m.embed_dim**0.5 if enc.embed else 1.0))
@@ -111,9 +123,9 @@ class Decoder(nn.Module):
     tables = enc.tables(params, alone if enc.traits.cache == 'rotated' else where)
     block, layers = (nn.remat(Block, static_argnums=()) if m.remat else Block), []
     for n in range(m.num_layers):
-      slots = None if cache is None else (cache.k[n], cache.v[n], cache.side[n], cache.used - tokens_BT.shape[1])
+      join = self.join and functools.partial(self.join, n)
       keys = None if key_B is None else jax.vmap(jax.random.fold_in, (0, None))(key_B, n + 1)
-      x_BTD, layer = block(m, enc.at_layer(n), name=f'block_{n}')(x_BTD, where, tables, keys, slots)
+      x_BTD, layer = block(m, enc.at_layer(n), join, name=f'block_{n}')(x_BTD, where, tables, keys)
       layers.append(layer)
     x_BTD = norm(m, 'final_norm')(x_BTD).astype(jnp.float32)
     if not m.tie_head:
@@ -135,17 +147,18 @@ class Kernel(nn.Module):
 
 
 class Block(nn.Module):
-  """One layer. `slots` is (keys, values, side values, index of the first new one) of a cache."""
+  """One layer."""
 
   m: object
   enc: Encoding
+  join: Callable | None = None
 
   @nn.compact
-  def __call__(self, x_BTD, where, tables, key_B, slots):
+  def __call__(self, x_BTD, where, tables, key_B):
     m = self.m
-    attend, mlp = Attention(m, self.enc, name='attention'), Mlp(m, name='mlp')
+    attend, mlp = Attention(m, self.enc, self.join, name='attention'), Mlp(m, name='mlp')
     a_BTD = norm(m, 'attention_norm')(x_BTD)
-    y_BTD, layer = attend(a_BTD, where, tables, slots)
+    y_BTD, layer = attend(a_BTD, where, tables)
     y_BTD = dropout(y_BTD, m.dropout, key_B, 0)
     if m.parallel_block:
       b_BTD = a_BTD if m.shared_block_norm else norm(m, 'mlp_norm')(x_BTD)
@@ -155,13 +168,14 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-  """Projections around `attention.attend`."""
+  """Projections around `attention.attend`. `join` turns these tokens' keys, values and side values into those of all tokens."""
 
   m: object
   enc: Encoding
+  join: Callable | None = None
 
   @nn.compact
-  def __call__(self, x_BTD, where, tables, slots):
+  def __call__(self, x_BTD, where, tables):
     m, enc = self.m, self.enc
 
     def heads(count, name):
@@ -172,12 +186,12 @@ class Attention(nn.Module):
       return norm(m, f'{name}_norm')(y) if m.qk_norm == 'head' and name != 'value' else y
 
     q_BTHK, k_BTGK, v_BTGK = heads(m.num_heads, 'query'), heads(m.num_kv_heads, 'key'), heads(m.num_kv_heads, 'value')
-    turn_first = enc.rotate and (slots is None or enc.traits.cache == 'rotated')
+    turn_first = enc.rotate and (not self.join or enc.traits.cache == 'rotated')
     if turn_first:
       q_BTHK, k_BTGK = enc.rotate(tables, q_BTHK, k_BTGK)
     layer = (k_BTGK, v_BTGK, enc.token(tables, x_BTD) if enc.token else None)
-    if slots is not None:
-      layer = kv.put(slots[:3], layer, slots[3])
+    if self.join:
+      layer = self.join(layer)
     k_BSGK, v_BSGK, side = layer
     where = dataclasses.replace(where, side=side)
     if enc.rotate and not turn_first:

@@ -5,10 +5,11 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import loss, model
+from pe_jax import loss, model, sequence
 from pe_jax.encodings.base import Where
 
 TOKENS_A_BATCH = 16_384
+LONG = 32_768  # from here on one text is spread over all devices, instead of one text to each
 
 
 def as_batch(rows, first=0):
@@ -29,18 +30,21 @@ def sums(evaluate, params, rows, batch_size):
 def by_position(config, enc, params, rows, advance=lambda tokens: None):
   """(sum of nll, targets) at each position 0 .. T - 1 of the rows' pieces, float64 (T,) each.
 
-  Rows are spread over all devices. `advance` is told how many tokens each batch had.
+  Rows are spread over all devices, and a long row by itself (sequence.py). `advance` is told how many tokens each batch had.
   """
   length = rows.tokens_BT.shape[1]
   devices = jax.devices()
   grid = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
   params = jax.device_put(params, NamedSharding(grid, P()))
-  split = NamedSharding(grid, P('data'))
-  size = -(-max(1, min(TOKENS_A_BATCH // length, len(rows))) // len(devices)) * len(devices)
+  long = length >= LONG and len(devices) > 1
+  size = 1 if long else -(-max(1, min(TOKENS_A_BATCH // length, len(rows))) // len(devices)) * len(devices)
+  split = NamedSharding(grid, P()) if long else NamedSharding(grid, P('data'))
 
   @jax.jit
   def score(params, batch):
     where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'])
+    if long:
+      return sequence.nll(config, enc, params, batch['tokens'], batch['targets'], where) * batch['weight']
     x_BTD, _ = model.hidden(config, enc, params, batch['tokens'], where)
     return loss.each(x_BTD, *model.head(config, params), batch['targets']) * batch['weight']
 
