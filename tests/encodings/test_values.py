@@ -464,3 +464,10 @@ def test_phases_of_mapped_frequencies_are_right_to_a_millionth():
 def test_phases_take_positions_of_any_shape(shape):
   positions = np.random.default_rng(7).integers(0, MILLION + 1, shape)
   assert_accurate(phases.cos_sin(int32(positions), rope.frequencies(16)), np.asarray(positions), rope.frequencies(16))
+
+
+@pytest.mark.parametrize('platform', ['cpu', 'cuda', 'tpu'])
+def test_the_program_of_phases_has_no_matrix_product(platform):
+  """Matrix units round to bfloat16 or TF32; integer products are the same everywhere."""
+  lowered = jax.jit(lambda p: phases.cos_sin(p, rope.frequencies(64))).trace(jnp.arange(8)).lower(lowering_platforms=(platform,))
+  assert 'dot' not in lowered.as_text()
