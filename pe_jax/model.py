@@ -102,6 +102,20 @@ def check_length(enc, length):
     )
 
 
+def check_parameters(enc, params):
+  """Refuses an encoding whose learned parameters are not those of the checkpoint: they cannot be made up when reading."""
+  wanted = jax.tree_util.tree_flatten_with_path(jax.eval_shape(enc.parameters, jax.random.PRNGKey(0)))[0]
+  have = {jax.tree_util.keystr(path): leaf.shape for path, leaf in jax.tree_util.tree_flatten_with_path(params['encoding'])[0]}
+  for path, leaf in wanted:
+    name = jax.tree_util.keystr(path)
+    if have.get(name) != leaf.shape:
+      there = f'has {have[name]} for it' if name in have else 'does not have it'
+      raise ConfigError(
+        f"encoding: '{enc.spec}' reads the learned parameter {name} of shape {leaf.shape}, and the checkpoint {there} "
+        '(train with this encoding, with init_from to start from the checkpoint)'
+      )
+
+
 class Decoder(nn.Module):
   """tokens, positions -> last hidden states; owns the head's parameters too."""
 

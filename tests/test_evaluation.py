@@ -128,7 +128,7 @@ def test_one_pass_over_the_longest_prefix_is_all_the_shorter_ones(encoding, monk
     assert row['nll'] == pytest.approx(values.sum() / weights.sum(), abs=2e-6)
 
 
-@pytest.mark.parametrize('encoding', ['dynamic_ntk', 'yarn', "learned(overflow='interpolate')"])
+@pytest.mark.parametrize('encoding', ['dynamic_ntk', 'yarn', "learned(overflow='interpolate')", 'randomized(rope, range=64)'])
 def test_what_depends_on_the_length_is_run_once_a_length(encoding, monkeypatch):
   s, passes = subject(encoding), []
   monkeypatch.setattr(score, 'by_position', counted(score.by_position, passes))
@@ -182,7 +182,13 @@ def test_a_loss_that_is_not_finite_is_a_sentence():
     ([], None, ['prefix'], 'must be one or more'),
     ([0], None, ['prefix'], 'each at least 1'),
     ([16], ['learned(max_length=8)'], ['prefix'], 'has 8 positions and cannot serve length 16'),
-    ([16, 17], ['learned'], ['prefix'], 'has 16 positions and cannot serve length 17'),
+    ([17], ['learned'], ['prefix'], 'has 16 positions and cannot serve length 17'),
+    (
+      [16],
+      ['rope', 't5'],
+      ['prefix'],
+      r"'t5' reads the learned parameter \['table'\] of shape \(32, 2\), and the checkpoint does not have it",
+    ),
     ([16], ['ropes'], ['prefix'], r"did you mean 'rope'"),
     ([16], None, ['slide'], 'there are nonoverlapping, prefix'),
   ],

@@ -14,6 +14,7 @@ import numpy as np
 
 from pe_jax import data, encodings, metrics, model, progress
 from pe_jax.config import config_hash, did_you_mean
+from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError, NotFinite
 from pe_jax.evaluate import score
 
@@ -41,11 +42,13 @@ class Subject:
     """The record, for this length."""
     enc = encodings.make(spec, model.dims(self.config), length)
     model.check_length(enc, length)
+    model.check_parameters(enc, self.params)
     return enc
 
   def length_dependent(self, spec, length):
-    """Whether what a token sees depends on its document's length."""
-    return self.encoding(spec, length).traits.length_dependent
+    """Whether what a token sees depends on its document's length, by itself or through positions that are drawn for the length."""
+    traits = self.encoding(spec, length).traits
+    return traits.length_dependent or traits.positions != Traits.positions
 
   def by_position(self, spec, length, rows, advance):
     """`score.by_position` under the spec."""
