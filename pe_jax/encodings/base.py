@@ -198,11 +198,12 @@ class Encoding:
     return self.prepare(params, where) if self.prepare else None
 
   def at_layer(self, n):
-    """The record of layer n. Keys are cached as the whole declares."""
+    """The record of layer n, under the whole's name where it has none of its own. Keys are cached as the whole declares."""
     if not self.layer:
       return self
     record = self.layer(n)
-    return dataclasses.replace(record, traits=dataclasses.replace(record.traits, cache=self.traits.cache))
+    traits = dataclasses.replace(record.traits, cache=self.traits.cache)
+    return dataclasses.replace(record, spec=record.spec or self.spec, traits=traits)
 
   def placed(self, where, row_B=None, key=None):
     """`where` with the ids that the model is to see.

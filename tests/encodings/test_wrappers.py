@@ -75,7 +75,7 @@ def test_hard_alibi_sees_its_last_tokens():
 
 
 REFUSED = [
-  ('stack(rope, pope)', 'both turn queries and keys'),
+  ('stack(rope, pope)', r"'rope' and 'pope' both turn queries and keys; stack\(…\) takes one"),
   ('stack(cope, rerope)', 'both replace the score'),
   ('stack(learned_sinks, stick_breaking)', 'both replace the softmax'),
   ('stack(rope, randomized(rope))', 'cannot stand inside stack'),
