@@ -1,7 +1,9 @@
-# make demo   train four encodings short and test them long: the table and the figure
-# make test   the whole test suite
-# make lint   ruff
-# make parity the comparison with other programs (transformers, x-transformers), run live beside ours
+# make demo       train four encodings short and test them long: the table and the figure
+# make test       the whole test suite
+# make contract   every encoding through every property of the contract: the table of worst errors
+# make mutants    twelve known faults planted in a copy: does a test go red?
+# make lint       ruff
+# make parity     the comparison with other programs (transformers, x-transformers), run live beside ours
 # PYTHON=python3.12 make …   another interpreter
 
 PYTHON ?= python3
@@ -42,6 +44,12 @@ $(VENV)-parity/run: pyproject.toml
 parity: $(VENV)/test $(VENV)-parity/run
 	PARITY_PYTHON=$(VENV)-parity/bin/python $(VENV)/bin/python -m pytest -n 0 tests/parity
 	$(VENV)/bin/python tests/parity/summary.py
+
+contract: $(VENV)/test
+	@$(VENV)/bin/python tests/encodings/matrix.py $(ARGS)
+
+mutants: $(VENV)/test
+	@$(VENV)/bin/python tests/mutants.py $(ARGS)
 
 lint: $(VENV)/test
 	$(VENV)/bin/ruff check .
