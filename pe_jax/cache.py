@@ -10,6 +10,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError
@@ -55,7 +56,7 @@ def create(model, enc, batch, capacity, length, longest=0):
     longest: no declared length is above it; 0: the capacity.
   """
   longest = longest or capacity
-  if not isinstance(length, jax.core.Tracer) and not 1 <= (worst := int(jnp.max(length))) <= longest:
+  if not isinstance(length, jax.core.Tracer) and not 1 <= (worst := int(np.max(length))) <= longest:
     raise ConfigError(f'cache: a declared length of {worst} tokens does not fit {longest} slots (the cache holds the whole document)')
   shape = (batch, capacity, model.num_kv_heads, model.head_dim)
   empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))

@@ -21,8 +21,9 @@ import numpy as np
 from pe_jax import cache as kv
 from pe_jax import model
 from pe_jax.encodings.base import Where
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigError, NotFinite
 
+LARGEST = 2**31 - 1  # of an int32
 BUCKET = 32  # prompts are padded to multiples of it: those of about the same length share their compiled programs
 
 
@@ -35,7 +36,7 @@ class Generation:
     logp: float32 (B, new), the log-probability of each under the model itself, whatever the sampler made of it; 0 after a stop.
     count: int32 (B,), how many there are, up to a stop and with it.
     length_B: the declared lengths.
-    position_BL: the position of token 0, 1, … of each row's text, as the model sees it.
+    position_BL: the position of token 0, 1, … of each row's text, as the model sees it; L is prompt + new tokens of the longest.
     spec: the encoding.
     seconds: time of the loop, without compilation.
     text: prompt and new tokens as text, for each row (and beam), where a tokenizer was at hand.
@@ -113,10 +114,11 @@ GREEDY = Sampler()
 
 def padded(prompts):
   """(tokens_BT, doc_BT) of token lists of any lengths, padded on the left; doc is 1 on tokens and 0 on padding."""
-  width = max(map(len, prompts), default=0)
-  rows = [(np.asarray(p, np.int32), width - len(p)) for p in prompts]
-  tokens_BT = np.stack([np.pad(p, (short, 0)) for p, short in rows]) if rows else np.zeros((0, 0), np.int32)
-  return tokens_BT, np.stack([np.arange(width) >= short for _, short in rows]).astype(np.int32) if rows else tokens_BT
+  rows = [np.asarray(p, None if len(p) else np.int32) for p in prompts]
+  width = max(map(len, rows), default=0)
+  tokens_BT = np.stack([np.pad(row, (width - len(row), 0)) for row in rows]) if rows else np.zeros((0, 0), np.int32)
+  start_B = np.asarray([width - len(row) for row in rows], np.int32)
+  return tokens_BT, (np.arange(width)[None] >= start_B[:, None]).astype(np.int32)
 
 
 def generate(
@@ -140,27 +142,31 @@ def generate(
   Returns a Generation.
   """
   job = _job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_B)
-  return _run(job, enc, params, lambda config, cache, *rest: _sample(config, enc, params, cache, *rest, sampler, key, job.row_B))
+  if sampler == GREEDY:
+    key = None  # what draws nothing compiles faster without
+  elif key is None:
+    key = jax.random.PRNGKey(0)
+  return _run(job, enc, params, sample_loop, sampler=sampler, key=key, row_B=job.row_B)
 
 
 def beam(config, enc, params, tokens_BT, doc_BT=None, *, beams, new_tokens, declared_length=None, stop=(), row_B=None):
   """The `beams` likeliest continuations that a beam search finds, best first by their sum of `logp`. Arguments as of `generate`.
 
-  A beam that has met a stop keeps its place with the sum it has. Where there are fewer continuations than beams, the rest has a sum of -inf.
+  A beam that has met a stop keeps the sum it has. Where there are fewer continuations than beams, what remains has a sum of -inf.
   """
   if beams < 1:
     raise ConfigError(f'beams: {beams} must be at least 1')
   job = _job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_B)
-  return _run(job, enc, params, lambda config, cache, *rest: _search(config, enc, params, cache, *rest, beams=beams))
+  return _run(job, enc, params, beam_loop, beams=beams)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Job:
-  """A checked request. `tokens_BT` are padded on the left by `pad_B`."""
+  """A checked request. `tokens_BT` are padded on the left; `count_B` of them are real."""
 
-  config: object
+  config: ml_collections.FrozenConfigDict
   tokens_BT: np.ndarray
-  pad_B: np.ndarray
+  count_B: np.ndarray
   length_B: np.ndarray
   row_B: np.ndarray
   stop_X: np.ndarray
@@ -182,9 +188,10 @@ def _job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_
   width = _width(enc, int(count_B.max()), new_tokens)
   tokens_BT = np.pad(tokens_BT, ((0, 0), (width, 0)))[:, -width:].astype(np.int32)
   row_B = np.arange(len(count_B)) if row_B is None else row_B
-  frozen = ml_collections.FrozenConfigDict(config)
-  row_B, stop_X = np.asarray(row_B, np.int32), np.asarray(stop, np.int32).reshape(-1)
-  return _Job(frozen, tokens_BT, (width - count_B).astype(np.int32), length_B.astype(np.int32), row_B, stop_X, new_tokens)
+  count_B, length_B, row_B, stop_X = (np.asarray(x).astype(np.int32) for x in (count_B, length_B, row_B, stop))
+  if enc.positions:  # a draw that cannot be made says so
+    jax.eval_shape(functools.partial(_positions, config, enc, reach=int(length_B.max())), length_B, row_B)
+  return _Job(ml_collections.FrozenConfigDict(config), tokens_BT, count_B, length_B, row_B, stop_X.reshape(-1), new_tokens)
 
 
 def _prompts(tokens_BT, doc_BT):
@@ -227,6 +234,8 @@ def _declared(count_B, new_tokens, declared_length):
       f'declared length: {length_B[row]} tokens, and a prompt of {count_B[row]} with {new_tokens} new ones has {whole_B[row]} '
       '(declare more, or ask for fewer)'
     )
+  if length_B.max() > LARGEST:
+    raise ConfigError(f'declared length: {length_B.max()} tokens are more than positions can count (at most {LARGEST})')
   return length_B
 
 
@@ -238,18 +247,121 @@ def _width(enc, longest, new_tokens):
   return width if enc.traits.max_length is None else max(longest, min(width, enc.traits.max_length - new_tokens))
 
 
-def _run(job, enc, params, loop):
-  """The prompt, then the loop; what came of it on the host."""
+def _run(job, enc, params, loop, **options):
+  """The prompt, then the loop; what came of it, on the host."""
   slots = job.tokens_BT.shape[1] + job.new_tokens
   longest = int(max(job.length_B.max(), 0 if enc.positions else slots))
-  cache, position_BL = prefill(
-    job.config, enc, params, job.tokens_BT, job.pad_B, job.length_B, job.row_B, slots=slots, longest=longest
-  )
-  out_BN = jnp.zeros((len(job.pad_B), job.new_tokens))
-  cache, *_ = loop(job.config, cache, job.tokens_BT[:, -1], job.pad_B, position_BL, job.stop_X, 0)  # compiles, and runs no step
+  cache, position_BL = prefill(job.config, enc, params, job.tokens_BT, job.count_B, job.length_B, job.row_B, slots=slots, longest=longest)
+  given = (job.tokens_BT[:, -1], job.count_B, position_BL, job.stop_X)
+  go = functools.partial(loop, job.config, enc, params, given=given, new_tokens=job.new_tokens, **options)
+  cache, _ = jax.block_until_ready(go(cache=cache, limit=0))  # compiles, and takes no step
   start = time.perf_counter()
-  _, *found = loop(job.config, cache, job.tokens_BT[:, -1], job.pad_B, position_BL, job.stop_X, job.new_tokens)
-  found = jax.block_until_ready(found)
+  _, found = jax.block_until_ready(go(cache=cache, limit=job.new_tokens))
   seconds = time.perf_counter() - start
-  tokens, logp, count = (np.asarray(x) for x in found)
-  return Generation(tokens, logp, count, job.length_B, np.asarray(position_BL), enc.spec, seconds)
+  tokens, logp, count = map(np.asarray, found)
+  if np.isnan(logp).any():
+    raise NotFinite(f"logits under '{enc.spec}' are not finite (try a shorter text, or an earlier checkpoint)")
+  position_BL = np.asarray(position_BL)[:, : job.count_B.max() + job.new_tokens]
+  return Generation(tokens, logp, count, job.length_B, position_BL, enc.spec, seconds)
+
+
+@functools.partial(jax.jit, static_argnames=('config', 'enc', 'slots', 'longest'))
+def prefill(config, enc, params, tokens_BT, count_B, length_B, row_B, *, slots, longest):
+  """(cache of all prompt tokens but the last, the position of each token of the texts to come)."""
+  batch, width = tokens_BT.shape
+  position_BL = _positions(config, enc, length_B, row_B, longest if enc.positions else slots)
+  cache = kv.create(config.model, enc, batch, slots, length_B, longest)
+  if width > 1:
+    index_BT = jnp.arange(width - 1, dtype=jnp.int32)[None] - (width - count_B)[:, None]
+    pos_BT = jnp.take_along_axis(position_BL, jnp.maximum(index_BT, 0), axis=1)
+    _, cache = model.hidden(config, enc, params, tokens_BT[:, :-1], (pos_BT, (index_BT >= 0).astype(jnp.int32)), cache=cache)
+  return cache, position_BL
+
+
+def _positions(config, enc, length_B, row_B, reach):
+  """int32 (B, reach): 0, 1, 2 …, or one draw for each text of the declared length."""
+  index_BL = jnp.broadcast_to(jnp.arange(reach, dtype=jnp.int32)[None], (length_B.shape[0], reach))
+  doc_BL = (index_BL < length_B[:, None]).astype(jnp.int32)
+  return enc.placed(Where.forward(index_BL, doc_BL, config.model.causal), row_B).i_BT
+
+
+def _next(config, enc, params, cache, token_B, index_B, position_BL):
+  """(logits_BV after token number `index_B` of each text, cache with it)."""
+  pos_B1 = jnp.take_along_axis(position_BL, index_B[:, None], axis=1)
+  logits_BTV, cache = model.apply(config, enc, params, token_B[:, None], (pos_B1, jnp.ones_like(pos_B1)), cache=cache)
+  return logits_BTV[:, 0], cache
+
+
+@functools.partial(jax.jit, static_argnames=('config', 'enc', 'new_tokens'), donate_argnames='cache')
+def sample_loop(config, enc, params, cache, given, limit, sampler, key, row_B, *, new_tokens):
+  """(cache, (tokens_BN, logp_BN, count_B)) after `limit` of `new_tokens` steps, or fewer if every row has met a stop."""
+  token_B, count_B, position_BL, stop_X = given
+  batch = token_B.shape[0]
+  key_B = None if key is None else jax.vmap(jax.random.fold_in, (None, 0))(key, row_B)
+
+  def goes_on(state):
+    n, _, _, _, done_B = state
+    return (n < limit) & ~jnp.all(done_B)
+
+  def step(state):
+    n, cache, token_B, (tokens_BN, logp_BN, new_B), done_B = state
+    logits_BV, cache = _next(config, enc, params, cache, token_B, count_B - 1 + n, position_BL)
+    keys = None if key is None else jax.vmap(jax.random.fold_in, (0, None))(key_B, n)
+    token_B = jnp.where(done_B, 0, sampler(logits_BV, keys).astype(jnp.int32))
+    logp_BV = jax.nn.log_softmax(logits_BV)
+    logp_B = jnp.where(done_B, 0.0, jnp.take_along_axis(logp_BV, token_B[:, None], axis=1)[:, 0])
+    found = _put(tokens_BN, n, token_B), _put(logp_BN, n, logp_B), new_B + ~done_B
+    return n + 1, cache, token_B, found, done_B | jnp.isin(token_B, stop_X)
+
+  found = jnp.zeros((batch, new_tokens), jnp.int32), jnp.zeros((batch, new_tokens)), jnp.zeros(batch, jnp.int32)
+  state = jnp.int32(0), cache, token_B, found, jnp.zeros(batch, bool)
+  _, cache, _, found, _ = jax.lax.while_loop(goes_on, step, state)
+  return cache, found
+
+
+@functools.partial(jax.jit, static_argnames=('config', 'enc', 'new_tokens', 'beams'), donate_argnames='cache')
+def beam_loop(config, enc, params, cache, given, limit, *, new_tokens, beams):
+  """As `sample_loop`, (tokens_BMN, logp_BMN, count_BM) of the M = `beams` best. `cache` has a row a prompt."""
+  token_B, count_B, position_BL, stop_X = given
+  batch, vocab = token_B.shape[0], config.model.vocab_size
+  row_X = jnp.repeat(jnp.arange(batch), beams)  # rows of beams: all those of the first prompt, then of the next
+  count_X, position_XL = count_B[row_X], position_BL[row_X]
+  # A finished beam goes on in one way, at no cost.
+  idle_V = jnp.where(jnp.arange(vocab) == 0, 0.0, -jnp.inf)
+
+  def goes_on(state):
+    n, _, _, _, _, done_BM = state
+    return (n < limit) & ~jnp.all(done_BM)
+
+  def step(state):
+    n, cache, token_BM, score_BM, found, done_BM = state
+    logits_XV, cache = _next(config, enc, params, cache, token_BM.reshape(-1), count_X - 1 + n, position_XL)
+    logp_BMV = jax.nn.log_softmax(logits_XV).reshape(batch, beams, vocab)
+    logp_BMV = jnp.where(done_BM[..., None], idle_V[None, None], logp_BMV)
+    score_BM, best_BM = jax.lax.top_k((score_BM[..., None] + logp_BMV).reshape(batch, -1), beams)
+    parent_BM, token_BM = best_BM // vocab, best_BM % vocab
+    logp_BM = jnp.take_along_axis(logp_BMV.reshape(batch, -1), best_BM, axis=1)
+    logp_BM = jnp.where(score_BM > -jnp.inf, logp_BM, -jnp.inf)
+    cache = kv.rows(cache, (jnp.arange(batch)[:, None] * beams + parent_BM).reshape(-1))
+    (tokens, logp, count, done) = jax.tree.map(lambda x: _of(x, parent_BM), (*found, done_BM))
+    found = _put(tokens, n, token_BM), _put(logp, n, logp_BM), count + ~done
+    return n + 1, cache, token_BM, score_BM, found, done | jnp.isin(token_BM, stop_X)
+
+  shape = (batch, beams)
+  found = jnp.zeros((*shape, new_tokens), jnp.int32), jnp.zeros((*shape, new_tokens)), jnp.zeros(shape, jnp.int32)
+  # All beams of a prompt begin as the same text, which may be continued once.
+  score_BM = jnp.broadcast_to(jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)[None], shape)
+  token_BM = jnp.broadcast_to(token_B[:, None], shape)
+  state = jnp.int32(0), kv.rows(cache, row_X), token_BM, score_BM, found, jnp.zeros(shape, bool)
+  _, cache, _, _, found, _ = jax.lax.while_loop(goes_on, step, state)
+  return kv.rows(cache, jnp.arange(batch) * beams), found
+
+
+def _put(array, n, entry):
+  """The array with `entry` at n of its last axis."""
+  return jax.lax.dynamic_update_index_in_dim(array, entry, n, axis=-1)
+
+
+def _of(x_BM, parent_BM):
+  """Each beam's entry of its parent, whatever axes come after."""
+  return jax.vmap(lambda x, parent: x[parent])(x_BM, parent_BM)

@@ -3,6 +3,7 @@
 run = pe_jax.load('runs/a')
 run.logits(tokens, encoding='yarn(factor=4)')
 run.evaluate(lengths=[512, 4096])
+print(run.generate('def ').text[0])
 """
 
 import dataclasses
@@ -12,13 +13,15 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from ml_collections import ConfigDict
 
-from pe_jax import encodings, evaluate, model, workdir
+from pe_jax import decode, encodings, evaluate, model, workdir
 from pe_jax.checkpoint import Checkpoints
+from pe_jax.data import tokenizer as tokenizer_lib
 from pe_jax.encodings.base import Encoding, Where
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigError, DataError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Run:
     """The record of the trained encoding, or of another one with what it leaves open taken from the trained one."""
     trained = encodings.parse(self.config.encoding)
     spec = encodings.inherit(encodings.check_name(spec), trained) if spec else trained
-    return encodings.make(spec, model.dims(self.config), length)
+    length = length or self.config.train_length
+    return _record(encodings.at_length(spec, length, self.config.train_length), model.dims(self.config))
 
   def logits(self, tokens: ArrayLike, encoding: str | None = None, pos: ArrayLike | None = None, doc: ArrayLike | None = None) -> jax.Array:
     """Next-token logits, float32 (B, T, V).
@@ -71,6 +75,52 @@ class Run:
     subject = evaluate.subject(self.config, self.params, split, max_targets)
     return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split})
 
+  def generate(
+    self,
+    prompt: str | bytes | Sequence,
+    new_tokens: int = 100,
+    encoding: str | None = None,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    beams: int = 0,
+    seed: int = 0,
+    length: int | None = None,
+    stop: int | Sequence[int] = (),
+  ) -> decode.Generation:
+    """Continues a text, or several at once.
+
+    Args:
+      prompt: text, or token ids with BOS, or a list of such prompts. Text begins with BOS if the model has one.
+      new_tokens: tokens to add.
+      encoding: another encoding than the trained one. A map without a factor takes it from the longest declared length.
+      temperature, top_k, top_p: how tokens are drawn; temperature=0 takes the likeliest, top_k=0 and top_p=1 cut nothing.
+      beams: beams of a beam search instead; 0: none.
+      seed: of the draws.
+      length: the declared final length in tokens; by default each prompt's with its new tokens.
+      stop: token ids that end a text.
+
+    Returns a `decode.Generation` with `text`: the whole texts, of a beam search a list for each.
+    """
+    tokenizer = tokenizer_lib.make(self.config.data.tokenizer)
+    prompts = [_ids(tokenizer, one) for one in _prompts(prompt)]
+    enc = self.encoding(encoding, length or max(map(len, prompts), default=0) + new_tokens)
+    given = (self.config, enc, self.params, *decode.padded(prompts))
+    more = {'new_tokens': new_tokens, 'declared_length': length, 'stop': stop}
+    if beams:
+      if (temperature, top_k, top_p) != (1.0, 0, 1.0):
+        raise ConfigError(f'beams: {beams}, and a beam search draws nothing (leave out temperature, top_k and top_p)')
+      found = decode.beam(*given, beams=beams, **more)
+    else:
+      sampler = decode.sampler(temperature, top_k, top_p)
+      found = decode.generate(*given, sampler=sampler, key=jax.random.PRNGKey(seed), **more)
+
+    def text(ids, tokens, count):
+      return [text(ids, *one) for one in zip(tokens, count)] if count.ndim else tokenizer.decode([*ids, *tokens[:count]])
+
+    return dataclasses.replace(found, text=[text(*row) for row in zip(prompts, found.tokens, found.count)])
+
 
 def load(path: str | os.PathLike[str], step: int | str | None = None) -> Run:
   """The Run in a workdir.
@@ -85,6 +135,32 @@ def load(path: str | os.PathLike[str], step: int | str | None = None) -> Run:
   params = checkpoints.restore_params(step)
   checkpoints.close()
   return Run(str(path), config, {'decoder': params['decoder'], 'encoding': params.get('encoding') or {}}, step)
+
+
+@functools.lru_cache(maxsize=64)
+def _record(spec, dims):
+  """The same record for the same encoding: what is compiled for it is found again."""
+  return encodings.make(spec, dims)
+
+
+def _prompts(prompt):
+  """A list of prompts, of one or of several."""
+  if isinstance(prompt, (str, bytes)):
+    return [prompt]
+  prompt = prompt if isinstance(prompt, (list, tuple)) else np.asarray(prompt)
+  several = len(prompt) and (isinstance(prompt[0], (str, bytes)) or np.ndim(prompt[0]))
+  return list(prompt) if several else [prompt]
+
+
+def _ids(tokenizer, prompt):
+  """Token ids of a prompt; of text with BOS."""
+  if not isinstance(prompt, (str, bytes)):
+    return np.asarray(prompt, None if len(prompt) else np.int32)
+  try:
+    ids = tokenizer.encode(prompt if isinstance(prompt, bytes) else prompt.encode('utf-8', 'surrogateescape'))
+  except UnicodeError as error:
+    raise DataError(f'prompt: not UTF-8, and the tokenizer {tokenizer.name} takes no other: {error}') from error
+  return ids if tokenizer.bos is None else np.append(np.int32(tokenizer.bos), ids)
 
 
 def _logits(config, enc, params, tokens_BT, pos_BT, doc_BT):
