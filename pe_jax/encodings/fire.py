@@ -27,7 +27,7 @@ def argument(c, threshold, distance, query_position):
 
 def network(params, x_BTS):
   """f, float32 (B, H, T, S)."""
-  hidden_BTSF = jax.nn.relu(x_BTS[..., None] * params['w1'] + params['b1'])
+  hidden_BTSF = jax.nn.relu(x_BTS[..., None] * params['w1'][None, None, None] + params['b1'][None, None, None])
   return jnp.einsum('btsf,fh->bhts', hidden_BTSF, params['w2'], preferred_element_type=jnp.float32)
 
 
