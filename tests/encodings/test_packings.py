@@ -85,11 +85,14 @@ TOKENS = np.random.default_rng(1).normal(size=(1, TOTAL, WIDTH)).astype(np.float
 
 @functools.cache
 def made(spec, model):
-  """(encoding, parameters away from where learning starts)."""
+  """(encoding, parameters of its shapes). Drawn with numpy: jax would compile a generator for every shape."""
   enc = encodings.make(spec, Dims(model.heads, model.groups, HEAD_WIDTH, WIDTH, TRAIN_LENGTH, NUM_LAYERS))
   rng = np.random.default_rng(2)
-  params = fast_jit(enc.parameters)(jax.random.PRNGKey(1))
-  return enc, jax.tree.map(lambda x: x + jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), params)
+
+  def draw(x):
+    return jnp.asarray(0.5 * rng.normal(size=x.shape) if x.shape else rng.uniform(1, 8), jnp.float32)
+
+  return enc, jax.tree.map(draw, jax.eval_shape(enc.parameters, jax.random.PRNGKey(1)))
 
 
 @functools.cache
