@@ -4,6 +4,7 @@
 # make mutants    twelve known faults planted in a copy: does a test go red?
 # make lint       ruff
 # make parity     the comparison with other programs (transformers, x-transformers), run live beside ours
+# make bench      speed and memory against other programs, into docs/performance.md (ARGS=--quick: in under five minutes)
 # PYTHON=python3.12 make …   another interpreter
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test parity lint clean
+.PHONY: demo test contract mutants parity bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -50,6 +51,9 @@ contract: $(VENV)/test
 
 mutants: $(VENV)/test
 	@$(VENV)/bin/python tests/mutants.py $(ARGS)
+
+bench: $(VENV)/run $(VENV)-parity/run
+	$(VENV)/bin/python scripts/bench.py $(ARGS)
 
 lint: $(VENV)/test
 	$(VENV)/bin/ruff check .

@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from pe_jax import attention, encodings
-from pe_jax.encodings import cope, fox
+from pe_jax.encodings import cope, dape, fox
 from pe_jax.encodings.base import Dims, Where
 
 DIMS = Dims(num_heads=4, num_kv_heads=2, head_dim=6, embed_dim=10, train_length=16, num_layers=2)
@@ -149,3 +149,10 @@ def test_the_distance_term_of_transformer_xl_is_exact_at_any_distance():
   pos, doc = tiny.row(24, total=24)
   near, far = (tiny.forward(spec)(tiny.made(spec)[2], tokens, pos + shift, doc) for shift in (0, 1_000_000))
   assert tiny.error(far, near) < 1e-4
+
+
+def test_dape_by_hand():
+  """One head, one hidden unit, all weights 1: s = 2 and B = -1 give 2 - 1 + 1 = 2; s = -3 gives -3 - 1 - .04."""
+  params = {'w_s': jnp.ones((1, 1)), 'w_b': jnp.ones((1, 1)), 'b': jnp.zeros(1), 'w_out': jnp.ones((1, 1))}
+  s, b = jnp.asarray([2.0, -3.0])[None, None, None], jnp.full((1, 1, 1, 2), -1.0)
+  np.testing.assert_allclose((s + b + dape.network(params, s, b)).ravel(), [2.0, -4.04], rtol=1e-6)
