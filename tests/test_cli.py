@@ -94,7 +94,11 @@ EVAL = [
   (['--workdir={rope}', '--lengths=abc'], 2, "--lengths: 'abc' is not a whole number"),
   (['--workdir={rope}', '--lengths=16,'], 2, "--lengths: '' is not a whole number"),
   (['--workdir={learned}', '--lengths=16,32'], 2, "'learned' has 16 positions and cannot serve length 32"),
-  (['--workdir={rope}', '--lengths=16,32', '--encodings=rope,learned'], 2, 'has 16 positions and cannot serve length 32'),
+  (
+    ['--workdir={rope}', '--lengths=16,32', '--encodings=rope,learned'],
+    2,
+    r"'learned' reads the learned parameter \['table'\] of shape \(16, 16\), and the checkpoint",
+  ),
   (['--workdir={rope}', '--lengths=16', '--encodings=rope,yran'], 2, r"'yran' is unknown \(did you mean 'yarn'\?\)"),
   (['--workdir={rope}', '--lengths=16', '--encodings=yarn(fctor=2)'], 2, r"yarn has no field 'fctor' \(did you mean 'factor'"),
   (['--workdir={rope}', '--lengths=16', '--protocols=prefx'], 2, r"'prefx' is unknown \(did you mean 'prefix'"),

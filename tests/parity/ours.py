@@ -134,6 +134,7 @@ def fox_witness(case):
   enc, where = encodings.make('fox', Dims(heads, heads, 8, embed, 16)), one_document(batch, size)
   tables, record = enc.tables({'layer_0': {'weight': case['w_HD'].T, 'bias': case['b_H']}}, where), enc.at_layer(0)
   where = dataclasses.replace(where, side=record.token(tables, case['x_BTD']))
+  where = record.sides(tables, where)
   return jnp.tril(record.added(tables, where)), case['bias_BHTS']
 
 
