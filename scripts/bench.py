@@ -8,6 +8,7 @@ Other programs need an environment with torch, transformers and x-transformers (
 --only the other benchmarks of the page stay as they were, each with its own date. On the CPU only.
 """
 
+import contextlib
 import datetime
 import importlib
 import os
@@ -42,8 +43,7 @@ def main():
 
   sections = report.read(out) if ONLY.value else {}
   count = ROUNDS.value or (5 if QUICK.value else 10)
-  with tempfile.TemporaryDirectory() as folder:
-    bench = rounds.Bench(interpreter, folder)
+  with tempfile.TemporaryDirectory() as folder, contextlib.closing(rounds.Bench(interpreter, folder)) as bench:
     for name in chosen:
       module, start = importlib.import_module(f'benchmarks.{name}'), time.monotonic()
       data = {'date': datetime.date.today().isoformat(), 'mode': 'quick' if QUICK.value else 'full', 'rounds': count}
@@ -60,7 +60,6 @@ def main():
       data |= {'seconds': time.monotonic() - start, 'versions': dict(bench.versions), 'settings': settings()}
       sections[name] = data
       report.write(out, {n: sections[n] for n in NAMES if n in sections})
-    bench.close()
   print(report.count({n: sections[n] for n in chosen}) + f' The page: {out}')
 
 

@@ -14,7 +14,7 @@ from pe_jax.errors import ConfigError
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / 'scripts'))
 
-from benchmarks import plan, report, verdict, worker  # noqa: E402  # a folder of scripts, not of the package
+from benchmarks import plan, report, rounds, verdict, worker  # noqa: E402  # a folder of scripts, not of the package
 
 FACTS = {'probe': {'flops': 2e9}}
 
@@ -171,8 +171,55 @@ def test_a_worker_answers_and_survives_what_fails(monkeypatch):
   assert ran == [3, 3, 3]
 
 
+class FakeHandle:
+  """A worker that answers at once and notes who was asked to do what."""
+
+  asked: list
+
+  def __init__(self, module, settings, python, folder):
+    del settings, python, folder
+    self.process, self.module = types.SimpleNamespace(pid=0), module
+
+  def ask(self, **request):
+    self.asked.append((request['do'], request['key']))
+    if request['key'] == 'broken':
+      raise rounds.Ended('failed: a reason')
+    answers = {
+      'build': {'facts': {'flops': 1}, 'versions': {}},
+      'run': {'seconds': 2.0, 'least': 1.0},
+      'memory': {'bytes': [7, 8], 'how': ''},
+    }
+    return answers.get(request['do'], {})
+
+  def close(self):
+    self.asked.append(('close', self.module))
+
+
+def test_every_second_round_goes_backwards_and_what_fails_is_left_out(monkeypatch):
+  monkeypatch.setattr(rounds, 'Handle', FakeHandle)
+  monkeypatch.setattr(FakeHandle, 'asked', [], raising=False)
+  contestants = [plan.Contestant(name, 'ours', 'train', memory=name == 'a') for name in ('a', 'broken', 'b')]
+  contestants.append(plan.Contestant('peer', 'torch_peers', 'train'))
+  m = rounds.Bench(None, '').measure(plan.Group('a group', contestants, []), 3)
+  assert [key for do, key in FakeHandle.asked if do == 'run'][: 3 * 3] == ['probe', 'a', 'b', 'b', 'a', 'probe', 'probe', 'a', 'b']
+  assert m.seconds == {'probe': [1.0] * 3, 'a': [2.0] * 3, 'b': [2.0] * 3}
+  assert m.memory == {'a': [7, 8]}
+  assert m.missing == {'peer': 'no peer', 'broken': 'failed: a reason'}
+  order = [do for do, _ in FakeHandle.asked]
+  assert order.index('memory') > len(order) - 1 - order[::-1].index('run')
+
+
 def test_a_case_may_say_which_seconds_count():
   assert worker.turn(worker.Case(lambda: 2.0, calls=3)) == (2.0, 2.0)
+
+
+def test_only_rows_with_the_same_settings_get_them(monkeypatch):
+  monkeypatch.setenv('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=1')  # as make sets it
+  monkeypatch.delenv('XLA_FLAGS', raising=False)
+  assert 'GLIBC_TUNABLES' not in rounds.environment('torch_peers', 'as it comes')
+  assert rounds.environment('torch_peers', 'same')['GLIBC_TUNABLES'] == 'glibc.malloc.hugetlb=1'
+  assert 'XLA_FLAGS' not in rounds.environment('nanodo', 'as it comes')
+  assert '--xla_cpu_prefer_vector_width=512' in rounds.environment('nanodo', 'same')['XLA_FLAGS']
 
 
 def test_wrong_flags_are_answered_in_a_sentence(bench, tmp_path):

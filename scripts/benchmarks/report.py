@@ -2,25 +2,26 @@
 
 import json
 import pathlib
+import re
 
 import numpy as np
 
 from benchmarks import verdict
-from benchmarks.plan import Measured
 
 METHOD = """\
 Speed and memory as ratios: `make bench` (`make bench ARGS=--quick` takes under five minutes, `ARGS=--only=attention,loss` a part).
 
 - **Turns.** Every contestant is a process of its own and only one computes at a time. In each round each has one turn, every second round
   in the opposite order, with a float32 1024³ matmul of jax among them (the probe). A ratio is taken inside each round; the table shows the
-  median of these ratios, their quartiles, and the least and the most. Nothing is dropped: everybody has run twice or more before.
+  median of these ratios, their quartiles, and the least and the most. Nothing is dropped: everybody has compiled and run before.
 - **Verdicts.** PASS: both quartiles within the gate. FAIL: both outside. INCONCLUSIVE: between, or other processes took more than 0.3 of a
   core meanwhile. A row without a gate only reports. "Reached" by a target: both quartiles are there. Gates are for the sizes of the full
   run; the quick run says at which sizes it ran instead.
 - **Settings.** "Same settings" gives every process the huge pages that `make` and the scripts set (GLIBC_TUNABLES), and jax programs also
   the compiler options of `pe_jax/process.py`; "as it comes" sets nothing. Ours always has them. All on the CPU.
-- **Memory.** "Extra memory" is the peak resident size during one call less the size before it, in a process that has run the call before.
-- Numbers a line apart were measured together; what stands in different tables was not, and only its ratios compare.
+- **Memory.** "Extra memory" is the peak resident size during one call less the size before it, in a process that has run the call before
+  and whose malloc has been told to keep nothing; measured after the times. What is there already (parameters, inputs) does not count.
+- Times in one table were measured together. Of different tables only the ratios compare.
 """
 HEAD = '| # | measure | median | quartiles | least – most | gate | target | verdict | medians of the parts |'
 
@@ -136,7 +137,9 @@ def write(path, sections):
   """The page, and the data beside it."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  path.with_suffix('.json').write_text(json.dumps(sections, indent=1, ensure_ascii=False) + '\n')
+  text = json.dumps(sections, indent=1, ensure_ascii=False)
+  text = re.sub(r'\[[-+\d.eNa,\s]+\]', lambda numbers: ' '.join(numbers[0].split()), text)  # a list of numbers on a line
+  path.with_suffix('.json').write_text(text + '\n')
   path.write_text(page(sections))
 
 
@@ -144,8 +147,3 @@ def read(path):
   """The sections of an earlier run; {} where there are none."""
   path = pathlib.Path(path).with_suffix('.json')
   return json.loads(path.read_text()) if path.exists() else {}
-
-
-def restored(data):
-  """The Measured of a group's JSON."""
-  return Measured(data['seconds'], data['memory'], data['facts'], data['missing'], data['others'])

@@ -79,11 +79,11 @@ def test_drope_reads_without_positions_and_scales_beyond_the_training_length():
   tokens = tiny.tokens(1, 12)
   short = tiny.row(12, total=12)
   a, b = (tiny.forward(spec)(tiny.made(spec)[2], tokens, *short) for spec in ('drope(rope)', 'nope'))
-  assert np.array_equal(a, b)
+  assert tiny.error(a, b) < 1e-6
 
 
 def test_drope_trains_with_positions_and_drops_them_for_the_last_steps():
-  """The 7th of 8 steps is the last with RoPE: gradients are RoPE's before it and NoPE's after, to the bit."""
+  """The 7th of 8 steps is the last with RoPE: gradients are RoPE's before it and NoPE's after."""
   config = tiny.config().copy_and_resolve_references()
   config.unlock()
   config.num_train_steps, config.accumulate = 8, 2
@@ -101,7 +101,8 @@ def test_drope_trains_with_positions_and_drops_them_for_the_last_steps():
 
   for n, same, other in ((0, 'rope', 'nope'), (6, 'rope', 'nope'), (7, 'nope', 'rope')):
     (got, loss), (expected, expected_loss), (_, other_loss) = after('drope', n), after(same, n), after(other, n)
-    assert loss == expected_loss != other_loss
+    assert float(loss) == pytest.approx(float(expected_loss), rel=1e-6)
+    assert abs(loss - other_loss) > 1e-3 * loss
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-7), got, expected))
 
 

@@ -25,12 +25,12 @@ def run(spec, params=None):
 def test_a_mixture_of_one_is_that_one(wrapper, spec):
   params = tiny.made(spec)[2]
   inner = {'0': params['encoding']} if params['encoding'] else {}
-  assert np.array_equal(run(f'{wrapper}({spec})', params | {'encoding': inner}), run(spec))
+  assert tiny.error(run(f'{wrapper}({spec})', params | {'encoding': inner}), run(spec)) < 1e-5
 
 
 def test_equal_layers_share_their_parameters_as_without_the_list():
   params = tiny.made(T5)[2]
-  assert np.array_equal(run(f'layers({T5}, {T5})', params | {'encoding': {'0': params['encoding']}}), run(T5))
+  assert tiny.error(run(f'layers({T5}, {T5})', params | {'encoding': {'0': params['encoding']}}), run(T5)) < 1e-5
 
 
 def test_layers_are_cycled_over_depth():
