@@ -31,6 +31,11 @@ def choose(enc, queries, keys, method='auto'):
   return 'chunked' if whole_rows(enc) or keys < LONG else 'blockwise'
 
 
+def paths(enc, num_layers, length, method='auto'):
+  """What `choose` takes in the layers of a forward over a text, for records: 'blockwise', or 'blockwise, chunked' where layers differ."""
+  return ', '.join(sorted({choose(enc.at_layer(n), length, length, method) for n in range(num_layers)}))
+
+
 def whole_rows(enc):
   """Whether the record must see all keys of a query at once."""
   return bool(enc.score or enc.normalise)
@@ -69,20 +74,24 @@ def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
     seen = last if same else keys
     whole = (last - first) // chunk * chunk
     near = where.keys(0, seen) if seen < keys else where
-    rows = jax.checkpoint(functools.partial(_chunk, enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near, size=chunk))
+    rows = functools.partial(_chunk, enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near)
     if whole == chunk:
-      out.append(rows(first))
+      out.append(rows(chunk, first))
     elif whole:
-      part_XBCHK = jax.lax.map(rows, first + chunk * jnp.arange(whole // chunk))
+      part_XBCHK = jax.lax.map(functools.partial(rows, chunk), first + chunk * jnp.arange(whole // chunk))
       out.append(jnp.moveaxis(part_XBCHK, 0, 1).reshape(q_BTHK.shape[0], whole, *part_XBCHK.shape[3:]))
     if rest := last - first - whole:
-      out.append(_chunk(enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near, first + whole, size=rest))
+      out.append(rows(rest, first + whole))
   return jnp.concatenate(out, axis=1)
 
 
-def _chunk(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, start, size):
-  q_BCHK = jax.lax.dynamic_slice_in_dim(q_BTHK, start, size, axis=1)
-  return attend_rows(enc, tables, q_BCHK, k_BSGK, v_BSGK, where.queries(start, size))
+def _chunk(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, size, start):
+  @jax.checkpoint
+  def rows(start):
+    q_BCHK = jax.lax.dynamic_slice_in_dim(q_BTHK, start, size, axis=1)
+    return attend_rows(enc, tables, q_BCHK, k_BSGK, v_BSGK, where.queries(start, size))
+
+  return rows(start)
 
 
 def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
@@ -90,18 +99,22 @@ def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
   batch, queries, heads, _ = q_BTHK.shape
   groups = k_BSGK.shape[2]
   s_BHTS = enc.score(tables, q_BTHK, k_BSGK, where) if enc.score else scores(q_BTHK, k_BSGK, v_BSGK.shape[-1])
+  s_BHTS, visible = completed(enc, tables, s_BHTS, where)
+  weight_BHTS = enc.normalise(tables, s_BHTS, visible) if enc.normalise else softmax(s_BHTS, visible)
+  weight_BGRTS = weight_BHTS.reshape(batch, groups, heads // groups, queries, -1).astype(v_BSGK.dtype)
+  out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
+  return out_BTGRK.reshape(batch, queries, heads, v_BSGK.shape[-1]).astype(v_BSGK.dtype)
+
+
+def completed(enc, tables, s_BHTS, where):
+  """(scores with biases and temperature, what is visible): all that stands between q . k and the weights."""
   added = enc.added(tables, where)
   if added is not None:
     s_BHTS = s_BHTS + added
   if enc.scale:
     s_BHTS = s_BHTS * enc.scale(tables, where)
   visible = where.visible_BTS()[:, None]
-  if enc.visible:
-    visible = visible & enc.visible(tables, where)
-  weight_BHTS = enc.normalise(tables, s_BHTS, visible) if enc.normalise else softmax(s_BHTS, visible)
-  weight_BGRTS = weight_BHTS.reshape(batch, groups, heads // groups, queries, -1).astype(v_BSGK.dtype)
-  out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
-  return out_BTGRK.reshape(batch, queries, heads, v_BSGK.shape[-1]).astype(v_BSGK.dtype)
+  return s_BHTS, visible & enc.visible(tables, where) if enc.visible else visible
 
 
 def softmax(s_BHTS, visible):

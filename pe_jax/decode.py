@@ -10,21 +10,16 @@ then what one forward under that length gives, also where a map switches on the 
 
 import dataclasses
 import functools
-import math
 import time
 
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 
 from pe_jax import cache as kv
-from pe_jax import model
-from pe_jax.encodings.base import Where
+from pe_jax import model, prompts
 from pe_jax.errors import ConfigError, NotFinite
-
-LARGEST = 2**31 - 1  # of an int32
-BUCKET = 32  # prompts are padded to multiples of it: those of about the same length share their compiled programs
+from pe_jax.sampling import GREEDY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,75 +47,6 @@ class Generation:
   text: list | None = None
 
 
-def greedy(logits_BV, key_B=None):
-  """The likeliest token of each row, the first of several."""
-  del key_B
-  return jnp.argmax(logits_BV, axis=-1).astype(jnp.int32)
-
-
-def draw(logits_BV, key_B, temperature=1.0, top_k=0, top_p=None):
-  """A token of each row from softmax(logits / temperature), cut to the top_k likeliest and then to the nucleus of mass top_p.
-
-  Of equally likely tokens the first are kept. `top_k`=0 and `top_p`=None cut nothing.
-  """
-  logits_BV = logits_BV.astype(jnp.float32)
-  peak_B1 = jnp.max(logits_BV, axis=-1, keepdims=True)
-  logits_BV = (logits_BV - peak_B1) / jnp.maximum(temperature, 1e-30)  # the peak stays 0 at any temperature
-  choose = jax.vmap(jax.random.categorical)
-  if not top_k and top_p is None:
-    return choose(key_B, logits_BV).astype(jnp.int32)
-  best_BK, id_BK = jax.lax.top_k(logits_BV, min(top_k or logits_BV.shape[-1], logits_BV.shape[-1]))
-  if top_p is not None:
-    best_BK = jnp.where(nucleus(best_BK, top_p), best_BK, -jnp.inf)
-  return jnp.take_along_axis(id_BK, choose(key_B, best_BK)[:, None], axis=1)[:, 0].astype(jnp.int32)
-
-
-def nucleus(sorted_BK, top_p):
-  """True on the fewest leading tokens whose probability is together at least top_p: at least one. Logits come in descending order."""
-  share_BK = jax.nn.softmax(sorted_BK, axis=-1)
-  return jnp.cumsum(share_BK, axis=-1) - share_BK < top_p
-
-
-@functools.partial(jax.tree_util.register_dataclass, data_fields=['temperature', 'top_p'], meta_fields=['top_k'])
-@dataclasses.dataclass(frozen=True)
-class Sampler:
-  """`greedy` where there is no temperature, else `draw`. Another temperature or top_p compiles nothing again."""
-
-  temperature: float | None = None
-  top_p: float | None = None
-  top_k: int = 0
-
-  def __call__(self, logits_BV, key_B):
-    if self.temperature is None:
-      return greedy(logits_BV)
-    return draw(logits_BV, key_B, self.temperature, self.top_k, self.top_p)
-
-
-def sampler(temperature=1.0, top_k=0, top_p=1.0):
-  """The Sampler of these settings: temperature=0 is greedy, top_k=0 and top_p=1 cut nothing."""
-  if not 0 <= temperature < math.inf:
-    raise ConfigError(f'temperature: {temperature} must be a number from 0 on (0 takes the likeliest token)')
-  if top_k < 0:
-    raise ConfigError(f'top_k: {top_k} must be at least 0 (0 keeps all tokens)')
-  if not 0 < top_p <= 1:
-    raise ConfigError(f'top_p: {top_p} must be above 0 and at most 1 (1 keeps all tokens)')
-  if temperature == 0:
-    return Sampler()
-  return Sampler(float(temperature), float(top_p) if top_p < 1 else None, top_k)
-
-
-GREEDY = Sampler()
-
-
-def padded(prompts):
-  """(tokens_BT, doc_BT) of token lists of any lengths, padded on the left; doc is 1 on tokens and 0 on padding."""
-  rows = [np.asarray(p, None if len(p) else np.int32) for p in prompts]
-  width = max(map(len, rows), default=0)
-  tokens_BT = np.stack([np.pad(row, (width - len(row), 0)) for row in rows]) if rows else np.zeros((0, 0), np.int32)
-  start_B = np.asarray([width - len(row) for row in rows], np.int32)
-  return tokens_BT, (np.arange(width)[None] >= start_B[:, None]).astype(np.int32)
-
-
 def generate(
   config, enc, params, tokens_BT, doc_BT=None, *, new_tokens, sampler=GREEDY, key=None, declared_length=None, stop=(), row_B=None
 ):
@@ -141,7 +67,7 @@ def generate(
 
   Returns a Generation.
   """
-  job = _job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_B)
+  job = prompts.job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_B)
   if sampler == GREEDY:
     key = None  # what draws nothing compiles faster without
   elif key is None:
@@ -156,95 +82,8 @@ def beam(config, enc, params, tokens_BT, doc_BT=None, *, beams, new_tokens, decl
   """
   if beams < 1:
     raise ConfigError(f'beams: {beams} must be at least 1')
-  job = _job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_B)
+  job = prompts.job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_B)
   return _run(job, enc, params, beam_loop, beams=beams)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Job:
-  """A checked request. `tokens_BT` are padded on the left; `count_B` of them are real."""
-
-  config: ml_collections.FrozenConfigDict
-  tokens_BT: np.ndarray
-  count_B: np.ndarray
-  length_B: np.ndarray
-  row_B: np.ndarray
-  stop_X: np.ndarray
-  new_tokens: int
-
-
-def _job(config, enc, tokens_BT, doc_BT, new_tokens, declared_length, stop, row_B):
-  """Refuses what cannot be generated, before anything is compiled."""
-  if not config.model.causal:
-    raise ConfigError('model.causal: False, and a model that sees the future cannot generate (train one with causal=True)')
-  if new_tokens < 1:
-    raise ConfigError(f'new_tokens: {new_tokens} must be at least 1')
-  tokens_BT, count_B = _left_padded(*_prompts(tokens_BT, doc_BT))
-  for name, ids in (('tokens', tokens_BT), ('stop', np.asarray(stop, np.int64).reshape(-1))):
-    if ids.size and not 0 <= ids.min() <= ids.max() < config.model.vocab_size:
-      raise ConfigError(f'{name}: ids must be in 0 .. {config.model.vocab_size - 1}, and there are {ids.min()} .. {ids.max()}')
-  length_B = _declared(count_B, new_tokens, declared_length)
-  model.check_length(enc, int(length_B.max()))
-  width = _width(enc, int(count_B.max()), new_tokens)
-  tokens_BT = np.pad(tokens_BT, ((0, 0), (width, 0)))[:, -width:].astype(np.int32)
-  row_B = np.arange(len(count_B)) if row_B is None else row_B
-  count_B, length_B, row_B, stop_X = (np.asarray(x).astype(np.int32) for x in (count_B, length_B, row_B, stop))
-  if enc.positions:  # a draw that cannot be made says so
-    jax.eval_shape(functools.partial(_positions, config, enc, reach=int(length_B.max())), length_B, row_B)
-  return _Job(ml_collections.FrozenConfigDict(config), tokens_BT, count_B, length_B, row_B, stop_X.reshape(-1), new_tokens)
-
-
-def _prompts(tokens_BT, doc_BT):
-  """(tokens, True on tokens), with their shapes checked."""
-  tokens_BT = np.asarray(tokens_BT)
-  real_BT = np.ones(tokens_BT.shape, bool) if doc_BT is None else np.asarray(doc_BT) > 0
-  if tokens_BT.ndim != 2 or real_BT.shape != tokens_BT.shape:
-    raise ConfigError(f'tokens: a prompt a row is wanted, and tokens have shape {tokens_BT.shape}, documents {real_BT.shape}')
-  if not tokens_BT.shape[0] or not real_BT.any(axis=1).all():
-    row = int(np.argmin(real_BT.any(axis=1))) if len(tokens_BT) else 0
-    raise ConfigError(f'tokens: prompt {row} is empty (begin with one token at least, such as BOS)')
-  if not np.issubdtype(tokens_BT.dtype, np.integer):
-    raise ConfigError(f'tokens: whole numbers are wanted, not {tokens_BT.dtype}')
-  begins = np.diff(real_BT.astype(np.int8), axis=1, prepend=0) == 1
-  documents = [len(np.unique(d[d > 0])) for d in np.asarray(doc_BT)] if doc_BT is not None else [1]
-  if begins.sum(axis=1).max() > 1 or max(documents) > 1:
-    raise ConfigError('tokens: a row holds one prompt, padded on the left or on the right, and there is a gap or a second document')
-  return tokens_BT, real_BT
-
-
-def _left_padded(tokens_BT, real_BT):
-  """(tokens, number of them in each row), every row rolled until its last token is in the last column; padding is token 0."""
-  count_B = real_BT.sum(axis=1)
-  width = tokens_BT.shape[1]
-  end_B = width - np.argmax(real_BT[:, ::-1], axis=1)
-  column_BT = (np.arange(width)[None] + end_B[:, None]) % width
-  real_BT, tokens_BT = (np.take_along_axis(x, column_BT, axis=1) for x in (real_BT, tokens_BT))
-  return np.where(real_BT, tokens_BT, 0)[:, width - count_B.max() :], count_B
-
-
-def _declared(count_B, new_tokens, declared_length):
-  """The final length of each row's text."""
-  whole_B = count_B + new_tokens
-  if declared_length is None:
-    return whole_B
-  length_B = np.broadcast_to(np.asarray(declared_length), whole_B.shape)
-  if (length_B < whole_B).any():
-    row = int(np.argmax(length_B < whole_B))
-    raise ConfigError(
-      f'declared length: {length_B[row]} tokens, and a prompt of {count_B[row]} with {new_tokens} new ones has {whole_B[row]} '
-      '(declare more, or ask for fewer)'
-    )
-  if length_B.max() > LARGEST:
-    raise ConfigError(f'declared length: {length_B.max()} tokens are more than positions can count (at most {LARGEST})')
-  return length_B
-
-
-def _width(enc, longest, new_tokens):
-  """Columns for the prompts: a multiple of BUCKET where the encoding's positions reach that far."""
-  if enc.positions:
-    return longest  # what is drawn could be too little for more slots than tokens
-  width = -(-longest // BUCKET) * BUCKET
-  return width if enc.traits.max_length is None else max(longest, min(width, enc.traits.max_length - new_tokens))
 
 
 def _run(job, enc, params, loop, **options):
@@ -269,20 +108,13 @@ def _run(job, enc, params, loop, **options):
 def prefill(config, enc, params, tokens_BT, count_B, length_B, row_B, *, slots, longest):
   """(cache of all prompt tokens but the last, the position of each token of the texts to come)."""
   batch, width = tokens_BT.shape
-  position_BL = _positions(config, enc, length_B, row_B, longest if enc.positions else slots)
+  position_BL = prompts.positions(config, enc, length_B, row_B, longest if enc.positions else slots)
   cache = kv.create(config.model, enc, batch, slots, length_B, longest)
   if width > 1:
     index_BT = jnp.arange(width - 1, dtype=jnp.int32)[None] - (width - count_B)[:, None]
     pos_BT = jnp.take_along_axis(position_BL, jnp.maximum(index_BT, 0), axis=1)
     _, cache = model.hidden(config, enc, params, tokens_BT[:, :-1], (pos_BT, (index_BT >= 0).astype(jnp.int32)), cache=cache)
   return cache, position_BL
-
-
-def _positions(config, enc, length_B, row_B, reach):
-  """int32 (B, reach): 0, 1, 2 …, or one draw for each text of the declared length."""
-  index_BL = jnp.broadcast_to(jnp.arange(reach, dtype=jnp.int32)[None], (length_B.shape[0], reach))
-  doc_BL = (index_BL < length_B[:, None]).astype(jnp.int32)
-  return enc.placed(Where.forward(index_BL, doc_BL, config.model.causal), row_B).i_BT
 
 
 def _next(config, enc, params, cache, token_B, index_B, position_BL):

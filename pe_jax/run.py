@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from ml_collections import ConfigDict
 
-from pe_jax import decode, encodings, evaluate, model, workdir
+from pe_jax import decode, encodings, evaluate, model, prompts, sampling, workdir
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.data import tokenizer as tokenizer_lib
 from pe_jax.encodings.base import Encoding, Where
@@ -33,19 +33,26 @@ class Run:
     config: the resolved config, locked.
     params: the parameter tree.
     step: the training step of the checkpoint.
+    records: those that were asked for, so that what is compiled for an encoding is found again.
   """
 
   workdir: str
   config: ConfigDict
   params: dict
   step: int
+  records: dict = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
   def encoding(self, spec: str | None = None, length: int = 0) -> Encoding:
     """The record of the trained encoding, or of another one with what it leaves open taken from the trained one."""
     trained = encodings.parse(self.config.encoding)
     spec = encodings.inherit(encodings.check_name(spec), trained) if spec else trained
     length = length or self.config.train_length
-    return _record(encodings.at_length(spec, length, self.config.train_length), model.dims(self.config))
+    spec = encodings.at_length(spec, length, self.config.train_length)
+    if spec not in self.records:
+      enc = encodings.make(spec, model.dims(self.config))
+      model.check_parameters(enc, self.params)
+      self.records[spec] = enc
+    return self.records[spec]
 
   def logits(self, tokens: ArrayLike, encoding: str | None = None, pos: ArrayLike | None = None, doc: ArrayLike | None = None) -> jax.Array:
     """Next-token logits, float32 (B, T, V).
@@ -104,22 +111,22 @@ class Run:
     Returns a `decode.Generation` with `text`: the whole texts, of a beam search a list for each.
     """
     tokenizer = tokenizer_lib.make(self.config.data.tokenizer)
-    prompts = [_ids(tokenizer, one) for one in _prompts(prompt)]
-    enc = self.encoding(encoding, length or max(map(len, prompts), default=0) + new_tokens)
-    given = (self.config, enc, self.params, *decode.padded(prompts))
+    texts = [_ids(tokenizer, one) for one in _prompts(prompt)]
+    enc = self.encoding(encoding, length or max(map(len, texts), default=0) + new_tokens)
+    given = (self.config, enc, self.params, *prompts.padded(texts))
     more = {'new_tokens': new_tokens, 'declared_length': length, 'stop': stop}
     if beams:
       if (temperature, top_k, top_p) != (1.0, 0, 1.0):
         raise ConfigError(f'beams: {beams}, and a beam search draws nothing (leave out temperature, top_k and top_p)')
       found = decode.beam(*given, beams=beams, **more)
     else:
-      sampler = decode.sampler(temperature, top_k, top_p)
+      sampler = sampling.sampler(temperature, top_k, top_p)
       found = decode.generate(*given, sampler=sampler, key=jax.random.PRNGKey(seed), **more)
 
     def text(ids, tokens, count):
       return [text(ids, *one) for one in zip(tokens, count)] if count.ndim else tokenizer.decode([*ids, *tokens[:count]])
 
-    return dataclasses.replace(found, text=[text(*row) for row in zip(prompts, found.tokens, found.count)])
+    return dataclasses.replace(found, text=[text(*row) for row in zip(texts, found.tokens, found.count)])
 
 
 def load(path: str | os.PathLike[str], step: int | str | None = None) -> Run:
@@ -135,12 +142,6 @@ def load(path: str | os.PathLike[str], step: int | str | None = None) -> Run:
   params = checkpoints.restore_params(step)
   checkpoints.close()
   return Run(str(path), config, {'decoder': params['decoder'], 'encoding': params.get('encoding') or {}}, step)
-
-
-@functools.lru_cache(maxsize=64)
-def _record(spec, dims):
-  """The same record for the same encoding: what is compiled for it is found again."""
-  return encodings.make(spec, dims)
 
 
 def _prompts(prompt):

@@ -1,5 +1,7 @@
 """Attention against a float64 loop, and the places where attention code usually goes wrong."""
 
+import dataclasses
+
 import jax
 import jax.extend.core
 import jax.numpy as jnp
@@ -157,6 +159,8 @@ def test_the_path_is_chosen_by_what_a_record_does_and_by_length():
     attention.choose(alibi, 512, 512) == attention.choose(cope, 32_768, 32_768) == attention.choose(cope, 64, 64, 'blockwise') == 'chunked'
   )
   assert attention.choose(alibi, 32_768, 32_768) == 'blockwise'
+  mixed = encodings.make('layers(alibi, cope)', dataclasses.replace(DIMS, num_layers=2))
+  assert attention.paths(mixed, 2, 32_768) == 'blockwise, chunked'
 
 
 def test_skew_is_a_toeplitz_matrix():

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -129,18 +127,7 @@ def served(commands):
   for argv in commands:
     env = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8'} if 'EIGHT' in argv else {}
     cases.append({'argv': [a for a in argv if a != 'EIGHT'], 'env': env})
-  done = subprocess.run(
-    [sys.executable, str(runs.ROOT / 'tests' / 'fork_server.py')],
-    input=json.dumps(cases),
-    env=runs.environment(),
-    cwd=runs.ROOT,
-    capture_output=True,
-    text=True,
-    timeout=200,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr
-  return json.loads(done.stdout)
+  return runs.served(cases)
 
 
 def test_every_mistake_is_one_line_at_once_and_leaves_nothing_behind(tmp_path):
@@ -202,8 +189,11 @@ def test_real_processes_answer_within_seconds(tmp_path):
 
 
 def test_ctrl_c_before_training_ends_the_process_without_a_word(tmp_path):
-  process = runs.start('train.py', f'--config={runs.home()}/tiny.py', f'--workdir={tmp_path / "run"}')
-  time.sleep(0.9)  # somewhere among the imports
+  slow, reached = tmp_path / 'slow.py', tmp_path / 'reached'
+  slow.write_text(f'import pathlib, time\n\ndef get_config():\n  pathlib.Path({str(reached)!r}).touch()\n  time.sleep(60)\n')
+  process = runs.start('train.py', f'--config={slow}', f'--workdir={tmp_path / "run"}')
+  while not reached.exists() and process.poll() is None:
+    time.sleep(0.01)
   process.send_signal(signal.SIGINT)
   code, out, err = runs.finish(process)
   assert (code, out, err) == (-signal.SIGINT, '', '')

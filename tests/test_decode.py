@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import json
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tiny_runs as runs
 
 import pe_jax
 from pe_jax import config as config_lib
-from pe_jax import decode, encodings, model, resolve
+from pe_jax import decode, encodings, model, prompts, resolve, sampling
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError, DataError, NotFinite
@@ -50,7 +49,7 @@ def quick():
     yield
 
 
-def prompts(*lengths, vocab=50, seed=0):
+def drawn(*lengths, vocab=50, seed=0):
   """Random prompts."""
   rng = np.random.default_rng(seed)
   return [rng.integers(0, vocab, n) for n in lengths]
@@ -106,7 +105,7 @@ def assert_greedy(spec, rows, found, longest=64, **changes):
 @functools.cache
 def decoded(spec):
   """Greedy continuations of prompts of 5 and 14 tokens by 6, padded on the left and on the right."""
-  rows = prompts(5, 14)
+  rows = drawn(5, 14)
   return rows, *(decode.generate(*tiny.made(spec), *padded(rows, side), new_tokens=6) for side in ('left', 'right'))
 
 
@@ -126,9 +125,9 @@ def test_each_token_is_that_of_a_full_forward_alone_whatever_the_padding(spec):
 @shares
 def test_a_batch_gives_what_each_prompt_gives_alone():
   """Field case P09: prompts of 3 and 7 tokens."""
-  rows = prompts(3, 7)
+  rows = drawn(3, 7)
   config, enc, params = tiny.made('rope')
-  batch = decode.generate(config, enc, params, *decode.padded(rows), new_tokens=6)
+  batch = decode.generate(config, enc, params, *prompts.padded(rows), new_tokens=6)
   for n, row in enumerate(rows):
     alone = decode.generate(config, enc, params, row[None], new_tokens=6)
     assert np.array_equal(alone.tokens[0], batch.tokens[n])
@@ -161,18 +160,18 @@ def test_a_declared_length_holds_for_the_whole_text():
   spec = LONGROPE
   rows, short, _ = decoded(spec)
   config, enc, params = tiny.made(spec)
-  long = decode.generate(config, enc, params, *decode.padded(rows), new_tokens=6, declared_length=40)
+  long = decode.generate(config, enc, params, *prompts.padded(rows), new_tokens=6, declared_length=40)
   assert long.length_B.tolist() == [40, 40]
   assert_greedy(spec, rows, long)
   assert tiny.error(long.logp[0], short.logp[0]) > 1e-3
-  two = decode.generate(config, enc, params, *decode.padded(rows), new_tokens=6, declared_length=[11, 40])
+  two = decode.generate(config, enc, params, *prompts.padded(rows), new_tokens=6, declared_length=[11, 40])
   np.testing.assert_allclose(two.logp, [short.logp[0], long.logp[1]], atol=1e-5)
 
 
 def test_a_dynamic_map_decodes_across_the_training_length_as_one_forward():
   """Field case P17: trained at 128, heads of 64, decoded at lengths 127 .. 140."""
   changes = {'train_length': 128, 'head_dim': 64, 'attention': 'dense'}
-  rows = prompts(126)
+  rows = drawn(126)
   found = decode.generate(*tiny.made('dynamic_ntk(factor=2)', **changes), rows[0][None], new_tokens=14)
   assert found.length_B.tolist() == [140]
   assert_greedy('dynamic_ntk(factor=2)', rows, found, 160, **changes)
@@ -189,11 +188,11 @@ def test_a_dynamic_map_is_plain_rope_up_to_the_training_length_and_not_beyond():
 def test_every_layer_fills_slot_after_slot_at_positions_that_rise_by_one():
   """Field case P34: three layers, nine tokens, then four one at a time."""
   config, enc, params = tiny.made('nope', num_layers=3)
-  job = decode._job(config, enc, prompts(9)[0][None], None, 5, None, (), None)
+  job = prompts.job(config, enc, drawn(9)[0][None], None, 5, None, (), None)
   cache, position = decode.prefill(job.config, enc, params, job.tokens_BT, job.count_B, job.length_B, job.row_B, slots=37, longest=37)
   assert cache.used == 31
   given = (job.tokens_BT[:, -1], job.count_B, position, job.stop_X)
-  cache, _ = decode.sample_loop(job.config, enc, params, cache, given, 5, decode.GREEDY, None, job.row_B, new_tokens=5)
+  cache, _ = decode.sample_loop(job.config, enc, params, cache, given, 5, sampling.GREEDY, None, job.row_B, new_tokens=5)
   pad = 32 - 9
   assert (int(cache.used), cache.pos_BS[0, pad:36].tolist()) == (36, list(range(13)))
   assert cache.doc_BS[0].tolist() == [0] * pad + [1] * 13 + [0]
@@ -216,19 +215,19 @@ def test_a_generation_compiles_two_programs_and_another_like_it_none(caplog):
   keys = [jax.random.PRNGKey(n) for n in (3, 4)]
 
   def generate(lengths, **more):
-    rows = prompts(*lengths, seed=sum(lengths))
-    return lambda: decode.generate(config, enc, params, *decode.padded(rows), new_tokens=20, **more)
+    rows = drawn(*lengths, seed=sum(lengths))
+    return lambda: decode.generate(config, enc, params, *prompts.padded(rows), new_tokens=20, **more)
 
   assert compiled(caplog, generate((4, 6))) == ['prefill', 'sample_loop']
   assert compiled(caplog, generate((17, 2))) == []
-  assert compiled(caplog, generate((4, 6), sampler=decode.sampler(0.5, 5, 0.9), key=keys[0])) == ['sample_loop']
-  assert compiled(caplog, generate((8, 31), sampler=decode.sampler(1.5, 5, 0.3), key=keys[1], row_B=[5, 2])) == []
+  assert compiled(caplog, generate((4, 6), sampler=sampling.sampler(0.5, 5, 0.9), key=keys[0])) == ['sample_loop']
+  assert compiled(caplog, generate((8, 31), sampler=sampling.sampler(1.5, 5, 0.3), key=keys[1], row_B=[5, 2])) == []
 
 
 @shares
 def test_a_stop_ends_its_row_and_when_all_have_met_one_the_loop():
   rows, free, _ = decoded('rope')
-  given = (*tiny.made('rope'), *decode.padded(rows))
+  given = (*tiny.made('rope'), *prompts.padded(rows))
   stop = next(int(t) for t in free.tokens[0] if t not in free.tokens[1])
   at = free.tokens[0].tolist().index(stop) + 1
   found = decode.generate(*given, new_tokens=6, stop=[stop, stop])
@@ -252,7 +251,7 @@ def choose(sampler, logits_BV, key_B):
 def draws(logits, *settings, count=20_000):
   """How often each token is drawn."""
   keys = jax.random.split(jax.random.PRNGKey(0), count)
-  tokens = choose(decode.sampler(*settings), jnp.tile(jnp.asarray(logits, jnp.float32)[None], (count, 1)), keys)
+  tokens = choose(sampling.sampler(*settings), jnp.tile(jnp.asarray(logits, jnp.float32)[None], (count, 1)), keys)
   return np.bincount(np.asarray(tokens), minlength=len(logits))
 
 
@@ -296,7 +295,7 @@ def test_the_nucleus_is_the_smallest_set_of_at_least_that_mass():
   rng = np.random.default_rng(0)
   for p in (1e-9, 0.1, 0.5, 0.9, 0.99, 1 - 1e-7):
     logits = np.sort(3 * rng.normal(size=(20, 40)), axis=-1)[:, ::-1].astype(np.float32)
-    kept = np.asarray(decode.nucleus(jnp.asarray(logits), p))
+    kept = np.asarray(sampling.nucleus(jnp.asarray(logits), p))
     for row, keep in zip(logits, kept):
       mass = np.cumsum(softmax(row))
       size = keep.sum()
@@ -320,13 +319,13 @@ def test_one_token_a_small_nucleus_and_no_temperature_are_greedy():
   keys = jax.random.split(jax.random.PRNGKey(0), 50)
   expected = np.argmax(np.asarray(logits), axis=-1).tolist()
   for settings in ((0.0,), (0.0, 5, 0.9), (1.0, 1), (1.0, 0, 1e-6), (1e-9,), (1e-45,), (1e-30, 3, 0.5)):
-    assert choose(decode.sampler(*settings), logits, keys).tolist() == expected, settings
+    assert choose(sampling.sampler(*settings), logits, keys).tolist() == expected, settings
 
 
 @shares
 def test_log_probabilities_are_the_models_whatever_the_sampler():
-  rows = prompts(5, 9)
-  given, more = (*tiny.made('rope'), *decode.padded(rows)), {'new_tokens': 6, 'sampler': decode.sampler(2.0, top_p=0.9)}
+  rows = drawn(5, 9)
+  given, more = (*tiny.made('rope'), *prompts.padded(rows)), {'new_tokens': 6, 'sampler': sampling.sampler(2.0, top_p=0.9)}
   found = decode.generate(*given, key=jax.random.PRNGKey(1), **more)
   logp = whole('rope', rows, found.tokens, found)
   np.testing.assert_allclose(found.logp, np.take_along_axis(logp, found.tokens[..., None], -1)[..., 0], atol=1e-4)
@@ -335,11 +334,11 @@ def test_log_probabilities_are_the_models_whatever_the_sampler():
 
 @shares
 def test_a_key_makes_a_draw_and_each_row_has_its_own():
-  rows = prompts(5, 9)
+  rows = drawn(5, 9)
 
   def generate(rows, seed, row_B=None):
-    more = {'sampler': decode.sampler(2.0, top_p=0.9), 'key': jax.random.PRNGKey(seed), 'row_B': row_B}
-    return decode.generate(*tiny.made('rope'), *decode.padded(rows), new_tokens=6, **more).tokens.tolist()
+    more = {'sampler': sampling.sampler(2.0, top_p=0.9), 'key': jax.random.PRNGKey(seed), 'row_B': row_B}
+    return decode.generate(*tiny.made('rope'), *prompts.padded(rows), new_tokens=6, **more).tokens.tolist()
 
   once = generate(rows, 0)
   assert once == generate(rows, 0) != generate(rows, 1)
@@ -362,7 +361,7 @@ def continuations(spec, row, n, found, new):
 
 def test_a_beam_search_of_all_continuations_is_exhaustive():
   """Six tokens, two of them stops, three steps: 106 texts. A cache reordered wrongly would score others."""
-  rows, stop = prompts(4, 9, vocab=6), (2, 4)
+  rows, stop = drawn(4, 9, vocab=6), (2, 4)
   found = decode.beam(*tiny.made('fox', vocab_size=6), *padded(rows, 'right'), beams=110, new_tokens=3, stop=stop)
   assert found.tokens.shape == (2, 110, 3)
   for n, row in enumerate(rows):
@@ -379,8 +378,8 @@ def test_a_beam_search_of_all_continuations_is_exhaustive():
 
 
 def test_few_beams_keep_the_best_beginnings_at_every_step():
-  rows = prompts(4, 9, vocab=6)
-  found = decode.beam(*tiny.made('fox', vocab_size=6), *decode.padded(rows), beams=4, new_tokens=3)
+  rows = drawn(4, 9, vocab=6)
+  found = decode.beam(*tiny.made('fox', vocab_size=6), *prompts.padded(rows), beams=4, new_tokens=3)
   for n, row in enumerate(rows):
     every = continuations('fox', row, n, found, 3)
     score = {tokens[:k]: logp[:k].sum() for tokens, logp in every.items() for k in (1, 2, 3)}
@@ -394,7 +393,7 @@ def test_few_beams_keep_the_best_beginnings_at_every_step():
 @shares
 def test_one_beam_is_greedy():
   rows, greedy, _ = decoded('alibi')
-  one = decode.beam(*tiny.made('alibi'), *decode.padded(rows), new_tokens=6, beams=1)
+  one = decode.beam(*tiny.made('alibi'), *prompts.padded(rows), new_tokens=6, beams=1)
   assert np.array_equal(one.tokens[:, 0], greedy.tokens)
   np.testing.assert_allclose(one.logp[:, 0], greedy.logp, atol=1e-5)
 
@@ -402,7 +401,7 @@ def test_one_beam_is_greedy():
 # What is refused
 
 
-ROW = prompts(5)[0][None]
+ROW = drawn(5)[0][None]
 REFUSED = [
   ('rope', {'tokens_BT': np.zeros((1, 0), int)}, r'prompt 0 is empty'),
   ('rope', {'tokens_BT': np.zeros((0, 3), int)}, r'prompt 0 is empty'),
@@ -455,7 +454,7 @@ def test_logits_that_are_no_numbers_end_it():
   rows, _, _ = decoded('rope')
   config, enc, params = tiny.made('rope')
   with pytest.raises(NotFinite, match=r"logits under 'rope' are not finite"):
-    decode.generate(config, enc, jax.tree.map(lambda x: x * np.nan, params), *decode.padded(rows), new_tokens=6)
+    decode.generate(config, enc, jax.tree.map(lambda x: x * np.nan, params), *prompts.padded(rows), new_tokens=6)
 
 
 @pytest.mark.parametrize(
@@ -473,7 +472,7 @@ def test_logits_that_are_no_numbers_end_it():
 )
 def test_settings_of_a_sampler_are_checked(settings, says):
   with pytest.raises(ConfigError, match=says):
-    decode.sampler(**settings)
+    sampling.sampler(**settings)
 
 
 # Runs and the command
@@ -530,13 +529,14 @@ MISTAKES = [
   ([WORKDIR], 2, r"--prompt: missing \(for instance --prompt='def '\)"),
   ([WORKDIR, '--prompt=a', '--new_tokens=x'], 2, 'flag --new_tokens=x'),
   ([WORKDIR, '--prompt=a', '--step=new'], 2, "--step: 'new' is not a whole number"),
+  ([WORKDIR, '--prompt=a', '--encoding=t5'], 2, r"'t5' reads the learned parameter \['table'\]"),
   ([WORKDIR, '--prompt=a', '--encoding=yran'], 2, r"'yran' is unknown \(did you mean 'yarn'\?\)"),
   ([WORKDIR, 'a'], 2, "argument 'a' is not a flag"),
   (['--workdir={home}', '--prompt=a'], 3, 'no config.json there'),
   ([WORKDIR, '--prompt=a', '--step=7'], 3, 'no checkpoint of step 7'),
   ([WORKDIR, '--prompt=a', '--temperature=-1'], 2, 'temperature: -1.0 must be a number from 0 on'),
   ([WORKDIR, '--prompt=abc', '--length=50'], 2, 'declared length: 50 tokens, and a prompt of 4 with 100 new ones has 104'),
-  ([WORKDIR, '--prompt=a', '--encoding=learned'], 2, "'learned' has 16 positions and cannot serve length 102"),
+  ([WORKDIR, '--prompt=a', '--encoding=learned'], 2, r"'learned' reads the learned parameter \['table'\]"),
 ]
 DONE = [
   # what the text begins with, what is said on stderr
@@ -554,18 +554,7 @@ def test_the_command_prints_the_text_and_every_mistake_in_one_line():
   names = {'home': str(runs.home()), 'run': str(workdir())}
   before = runs.contents(names['run'])
   given = [arguments for arguments, _, _ in MISTAKES] + [[WORKDIR, '--new_tokens=24', *arguments] for arguments, _, _ in DONE]
-  server = subprocess.run(
-    [sys.executable, str(runs.ROOT / 'tests' / 'fork_server.py')],
-    input=json.dumps([{'argv': ['scripts/generate.py', *(a.format(**names) for a in arguments)]} for arguments in given]),
-    env=runs.environment(),
-    cwd=runs.ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
-  assert server.returncode == 0, server.stderr
-  done, wrong = json.loads(server.stdout), []
+  done, wrong = runs.served([{'argv': ['scripts/generate.py', *(a.format(**names) for a in arguments)]} for arguments in given]), []
   for (arguments, code, says), (got, out, err, _) in zip(MISTAKES, done):
     if (got, out, re.fullmatch(r'ERROR: [^\n]+\n', err) is not None, bool(re.search(says, err))) != (code, '', True, True):
       wrong.append(f'{arguments}: code {got}, wanted {code}: {err[-300:]}')

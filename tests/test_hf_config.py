@@ -161,11 +161,6 @@ def test_falcons_slopes_are_smaller_by_the_root_of_the_head_width():
   np.testing.assert_allclose(spec.get('slopes'), alibi.slopes(4).astype(float) ** 2, rtol=1e-7)
 
 
-@pytest.mark.parametrize('heads', [1, 4, 6, 12, 71])
-def test_slopes_without_jax_are_the_slopes(heads):
-  np.testing.assert_array_equal(np.asarray(hf_config.slopes(heads), np.float32), alibi.slopes(heads))
-
-
 def test_the_shape_is_read_under_every_name():
   d = hf_config.declared({'model_type': 'gpt2', 'n_embd': 64, 'n_layer': 2, 'n_head': 4, 'n_positions': 1024})
   assert (d.embed_dim, d.num_layers, d.num_heads, d.head_dim, d.max_length) == (64, 2, 4, 16, 1024)

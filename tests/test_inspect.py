@@ -255,17 +255,7 @@ def run(*arguments):
 
 def test_a_mistake_is_one_line_with_its_exit_code(home):
   cases = [{'argv': [SCRIPT, *(a.format(home=home) for a in arguments)]} for arguments, _, _ in MISTAKES]
-  done = subprocess.run(
-    [sys.executable, str(runs.ROOT / 'tests' / 'fork_server.py')],
-    input=json.dumps(cases),
-    env=runs.environment(),
-    cwd=runs.ROOT,
-    capture_output=True,
-    text=True,
-    timeout=200,
-    check=True,
-  )
-  for (arguments, code, says), (got, out, err, _) in zip(MISTAKES, json.loads(done.stdout), strict=True):
+  for (arguments, code, says), (got, out, err, _) in zip(MISTAKES, runs.served(cases), strict=True):
     assert (got, out, says in err, err.count('\n'), err.startswith('ERROR: ')) == (code, '', True, 1, True), (arguments, err)
 
 

@@ -120,6 +120,22 @@ def finish(process, timeout=120):
   return process.returncode, out, err
 
 
+def served(cases):
+  """[(exit code, stdout, stderr, seconds)] of command lines {'argv', 'env'}, from one process that has imported everything."""
+  done = subprocess.run(
+    [sys.executable, str(ROOT / 'tests' / 'fork_server.py')],
+    input=json.dumps(cases),
+    env=environment(),
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  return json.loads(done.stdout)
+
+
 @functools.cache
 def trained(encoding='rope', **changes):
   """The workdir of a run of four steps, made once in this process."""

@@ -12,7 +12,7 @@ import pathlib
 import jax
 import numpy as np
 
-from pe_jax import data, encodings, metrics, model, progress
+from pe_jax import attention, data, encodings, metrics, model, progress
 from pe_jax.config import config_hash, did_you_mean
 from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError, NotFinite
@@ -87,7 +87,9 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
         note = f'{protocol} {spec}'
         for length, at_length, nll_T, weight_T, convention in measure(subject, spec, lengths, lambda n, note=note: bar.advance(n, note)):
           row = result_row(subject, nll_T, weight_T)
-          row['positions'] = subject.encoding(at_length, length).traits.positions
+          enc, m = subject.encoding(at_length, length), subject.config.model
+          row['positions'] = enc.traits.positions
+          row['attention'] = attention.paths(enc, m.num_layers, len(nll_T), m.attention)
           named = {'encoding': str(at_length), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           named |= {'length': length, 'protocol': protocol}
           rows.append(named | row | convention | (extra or {}))

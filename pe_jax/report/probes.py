@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pe_jax import attention
 from pe_jax.encodings.base import Dims, Encoding, Where, scores
 
 FARTHEST = 2**30  # positions are 31-bit integers
@@ -127,14 +128,7 @@ def row(probe, query, length):
     if record.sides:
       at = record.sides(tables, at)
     s_BHTS = jnp.zeros((1, dims.num_heads, 1, query + 1), jnp.float32) + _empty_scores(probe, tables, at)
-    added = record.added(tables, at)
-    if added is not None:
-      s_BHTS = s_BHTS + added
-    if record.scale:
-      s_BHTS = s_BHTS * record.scale(tables, at)
-    visible = at.visible_BTS()[:, None]
-    if record.visible:
-      visible = visible & record.visible(tables, at)
+    s_BHTS, visible = attention.completed(record, tables, s_BHTS, at)
     visible = jnp.broadcast_to(visible, s_BHTS.shape)
     return s_BHTS, visible, record.normalise(tables, s_BHTS, visible) if record.normalise else None
 

@@ -24,7 +24,6 @@ def lowered(function, *args):
 def check(texts):
   for platform, text in texts.items():
     assert 'f64' not in text, platform  # accelerators emulate doubles
-    assert 'stablehlo.custom_call @cpu' not in text, platform
 
 
 def test_a_training_step_can_be_made_for_accelerators(spec):
