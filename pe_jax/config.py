@@ -52,6 +52,7 @@ def default():
   c.model.dtype = 'float32'  # of activations: 'float32' or 'bfloat16'; parameters, phases, biases, softmax and losses stay float32
   c.model.dropout = 0.0
   c.model.remat = False  # recompute each block in the backward pass instead of keeping its activations
+  c.model.scan_layers = False  # compile one block for all layers: deep models start sooner; on a CPU steps take longer
   c.model.attention = 'auto'  # 'dense', 'chunked', 'blockwise', or 'auto': by what the encoding does and the length (attention.py)
   c.model.attention_chunk = 0  # queries a chunk or block; 0: 128 or 512, whichever is used
 

@@ -135,18 +135,42 @@ class Decoder(nn.Module):
     x_BTD = dropout(x_BTD, m.dropout, key_B, 0)
     # Keys that are cached rotated are turned among themselves, before they join the others.
     tables = enc.tables(params, alone if enc.traits.cache == 'rotated' else where)
-    block, layers = (nn.remat(Block, static_argnums=()) if m.remat else Block), []
-    for n in range(m.num_layers):
-      join = self.join and functools.partial(self.join, n)
-      keys = None if key_B is None else jax.vmap(jax.random.fold_in, (0, None))(key_B, n + 1)
-      x_BTD, layer = block(m, enc.at_layer(n), join, name=f'block_{n}')(x_BTD, where, tables, keys)
-      layers.append(layer)
+    if m.scan_layers and not self.join and not self.is_initializing():
+      x_BTD, layers = self.scanned(x_BTD, where, tables, key_B), []
+    else:
+      x_BTD, layers = self.unrolled(x_BTD, where, tables, key_B)
     x_BTD = norm(m, 'final_norm')(x_BTD).astype(jnp.float32)
     if not m.tie_head:
       Kernel(m.embed_dim, m.vocab_size, name='head')()
     if m.head_bias:
       self.param('head_bias', nn.initializers.zeros, (m.vocab_size,))
     return x_BTD, layers
+
+  def unrolled(self, x_BTD, where, tables, key_B):
+    """One block after the other, each compiled on its own."""
+    block, layers = (nn.remat(Block) if self.m.remat else Block), []
+    for n in range(self.m.num_layers):
+      join = self.join and functools.partial(self.join, n)
+      x_BTD, layer = block(self.m, self.enc.at_layer(n), join, name=f'block_{n}')(x_BTD, where, tables, layer_keys(key_B, n))
+      layers.append(layer)
+    return x_BTD, layers
+
+  def scanned(self, x_BTD, where, tables, key_B):
+    """One block compiled once and run over all layers' parameters, which keep their names: a checkpoint fits both ways."""
+    params, count = self.variables['params'], self.m.num_layers
+    params_N = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(params[f'block_{n}'] for n in range(count)))
+    block = Block(self.m, self.enc, parent=None)
+
+    def layer(x_BTD, this):
+      params, n = this
+      return block.apply({'params': params}, x_BTD, where, tables, layer_keys(key_B, n))[0], None
+
+    return jax.lax.scan(jax.checkpoint(layer) if self.m.remat else layer, x_BTD, (params_N, jnp.arange(count)))[0]
+
+
+def layer_keys(key_B, n):
+  """Each row's random key in layer n, None without dropout."""
+  return None if key_B is None else jax.vmap(jax.random.fold_in, (0, None))(key_B, n + 1)
 
 
 class Kernel(nn.Module):

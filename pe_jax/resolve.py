@@ -83,6 +83,8 @@ def resolve(config):
   c.encoding = str(encodings.parse(c.encoding))
   enc = encodings.make(c.encoding, model.dims(c))
   model.check_length(enc, c.train_length)
+  if c.model.scan_layers and any(record.layer for record in [enc, *(record for _, record in enc.schedule)]):
+    raise ConfigError(f"model.scan_layers: '{c.encoding}' has a record for each layer, and a scan runs one for all (scan_layers=False)")
   # The embedding was trained at one scale; another encoding at evaluation must not change it.
   c.model.embed_scale = c.model.embed_scale or (c.model.embed_dim**0.5 if enc.embed else 1.0)
   return c.lock()

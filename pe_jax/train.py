@@ -15,7 +15,7 @@ import time
 import jax
 import numpy as np
 
-from pe_jax import checkpoint, data, encodings, flops, init_from, metrics, model, optim, parallel, process, progress, resolve, step
+from pe_jax import attention, checkpoint, data, encodings, flops, init_from, metrics, model, optim, parallel, process, progress, resolve, step
 from pe_jax import workdir as workdir_lib
 from pe_jax.errors import NotFinite, Preempted
 from pe_jax.evaluate import score
@@ -54,12 +54,20 @@ def run(config, workdir):
   with workdir_lib.locked(workdir) as folder, stop_signals() as caught:
     workdir_lib.check_config(workdir, config)
     workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
-    workdir_lib.write_environment(folder)
+    workdir_lib.write_environment(folder, environment(config))
     workdir_lib.write_json(folder / 'data.json', record)
     if hint := process.hint():
       progress.say(hint)
     with contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)) as checkpoints:
       return Loop(config, folder, batches, rows, checkpoints, caught).run()
+
+
+def environment(config):
+  """What env.json says of this run in this process: versions, devices, options, and the path that attention takes."""
+  enc, length = encodings.make(config.encoding, model.dims(config)), config.train_length
+  records = [record for _, record in enc.schedule] or [enc]
+  taken = [attention.paths(record, config.model.num_layers, length, config.model.attention) for record in records]
+  return workdir_lib.environment(', then '.join(taken), long=length >= attention.LONG)
 
 
 @contextlib.contextmanager

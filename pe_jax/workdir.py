@@ -109,17 +109,17 @@ def check_data(workdir, record):
       raise DataError(f'{workdir}: the run began with other data (choose another workdir):\n  ' + '\n  '.join(lines))
 
 
-def write_environment(workdir):
-  """env.json; a run that goes on under another one is told what that costs."""
-  path, now = pathlib.Path(workdir) / 'env.json', environment()
+def write_environment(workdir, now):
+  """env.json, from `environment`; a run that goes on under another one is told what that costs."""
+  path = pathlib.Path(workdir) / 'env.json'
   lines = config_lib.diff(json.loads(path.read_text()), now) if path.exists() else []
   if lines:
     progress.say(f'{workdir}: goes on in another environment, so equal to rounding and not bit for bit:\n  ' + '\n  '.join(lines))
   write_json(path, now)
 
 
-def environment():
-  """What bit-exact repetition depends on."""
+def environment(path, long):
+  """What bit-exact repetition depends on. `path`: the attention's, as from `attention.paths`; `long`: whether the length is blockwise's."""
   import jax
 
   device = jax.devices()[0]
@@ -128,7 +128,8 @@ def environment():
     'python': platform.python_version(),
     'machine': platform.machine(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
-    'compiler_options': process.options(),
+    'compiler_options': process.options(long),
+    'attention': path,
     'backend': device.platform,
     'device_kind': device.device_kind,
     'device_count': jax.device_count(),

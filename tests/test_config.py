@@ -203,6 +203,13 @@ def test_a_value_that_cannot_work_is_named_with_its_field(field, value, match):
   assert '\n' not in str(error.value)
 
 
+@pytest.mark.parametrize('encoding', ['layers(rope, nope)', 'stack(rope, nope)', 'drope(cope)'])
+def test_layers_with_records_of_their_own_cannot_be_scanned(encoding):
+  with pytest.raises(ConfigError, match=r'^model.scan_layers: .* has a record for each layer') as error:
+    resolve.resolve(runs.config(encoding=encoding, model__num_layers=2, model__scan_layers=True))
+  assert 'scan_layers=False' in str(error.value)
+
+
 @pytest.mark.parametrize('field', [f for f, v in config_lib.flatten(config_lib.default()).items() if not isinstance(v, str)])
 def test_every_number_is_checked(field):
   *path, name = field.split('.')

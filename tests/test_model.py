@@ -79,16 +79,31 @@ def test_every_field_changes_the_parameters_or_the_output(fields):
     assert shapes[0] != shapes[1] or tiny.error(logits('rope', tokens, **{field: value}), logits('rope', tokens)) > 1e-6, field
 
 
-def test_rematerialisation_changes_no_number():
+@pytest.mark.parametrize('fields', [{'remat': True}, {'scan_layers': True}, {'scan_layers': True, 'remat': True}], ids=' '.join)
+def test_recomputed_and_scanned_blocks_change_no_number(fields):
+  """Under every option the parameters keep their names, so that a checkpoint fits all of them."""
   tokens = tiny.tokens(1, 12)
   pos, doc = tiny.row(12, total=12)
-  params = tiny.made('rope')[2]
+  params = tiny.made('rope', **fields)[2]
+  assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, tiny.made('rope')[2])
 
-  def gradient(remat):
-    return jax.grad(lambda p: jnp.sum(loss.nll(tiny.forward('rope', remat=remat)(p, tokens, pos, doc), tokens)))(params)
+  def gradient(**fields):
+    return jax.grad(lambda p: jnp.sum(loss.nll(tiny.forward('rope', **fields)(p, tokens, pos, doc), tokens)))(params)
 
-  for a, b in zip(jax.tree.leaves(gradient(False)), jax.tree.leaves(gradient(True)), strict=True):
+  for a, b in zip(jax.tree.leaves(gradient()), jax.tree.leaves(gradient(**fields)), strict=True):
     assert tiny.error(a, b) < 1e-5
+
+
+def test_scanned_layers_are_compiled_once():
+  """The program grows with the number of layers only where it stacks their parameters."""
+
+  def attentions(scan_layers):
+    config, enc, params = tiny.made('rope', num_layers=6, scan_layers=scan_layers)
+    pos, doc = tiny.row(12, total=12)
+    where = Where.forward(pos, doc)
+    return jax.jit(lambda p, t: model.apply(config, enc, p, t, where)).lower(params, tiny.tokens(1, 12)).as_text().count('exponential')
+
+  assert attentions(True) * 6 == attentions(False)
 
 
 def test_logits_and_losses_are_float32_in_a_bfloat16_model_and_parameters_too():

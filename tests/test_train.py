@@ -67,6 +67,19 @@ def test_a_run_that_is_stopped_eight_times_ends_with_the_bits_of_one_that_is_not
   assert [r['step'] for r in rows if 'loss' in r] == list(range(1, 41))
 
 
+@pytest.mark.parametrize(
+  ('changes', 'taken'),
+  [
+    ({}, 'dense'),
+    ({'model__attention': 'blockwise'}, 'blockwise'),
+    ({'model__attention': 'blockwise', 'encoding': 'layers(rope, cope)', 'model__num_layers': 2}, 'blockwise, chunked'),
+    ({'train_length': 256, 'encoding': 'drope(rope)'}, 'chunked, then chunked'),
+  ],
+)
+def test_the_environment_of_a_run_names_the_path_of_its_attention(changes, taken):
+  assert train.environment(resolve.resolve(runs.config(**changes)))['attention'] == taken
+
+
 def test_started_again_a_finished_run_says_so_and_writes_nothing(capsys):
   folder = runs.trained('rope')
   before = runs.contents(folder)

@@ -18,7 +18,7 @@ from pe_jax.errors import ConfigError
 def counts(s_BHTS, visible):
   """p before the cap, float32 (B, H, T, S): for each key how many keys from it to the query count. Keys stand in the order of positions."""
   gate = jnp.where(visible, jax.nn.sigmoid(s_BHTS), 0.0)
-  return jnp.flip(jnp.cumsum(jnp.flip(gate, -1), -1), -1)
+  return jax.lax.cumsum(gate, axis=3, reverse=True)
 
 
 def added(q_BTHK, s_BHTS, visible, table_PK):
@@ -26,9 +26,11 @@ def added(q_BTHK, s_BHTS, visible, table_PK):
   last = table_PK.shape[0] - 1
   place = jnp.minimum(counts(s_BHTS, visible), last)
   product_BHTP = jnp.einsum('bthk,pk->bhtp', q_BTHK, table_PK, preferred_element_type=jnp.float32)
+  # Each row with its step to the next, so that a pair of tokens costs one gather, and one scatter in the backward pass.
+  step_BHTP = jnp.diff(product_BHTP, axis=-1, append=product_BHTP[..., -1:])
   low = jnp.floor(place).astype(jnp.int32)
-  below, above = (jnp.take_along_axis(product_BHTP, n, axis=-1) for n in (low, jnp.minimum(low + 1, last)))
-  return below + (place - low) * (above - below)
+  found_BHTS2 = jnp.take_along_axis(jnp.stack([product_BHTP, step_BHTP], -1), low[..., None], axis=-2)
+  return found_BHTS2[..., 0] + (place - low) * found_BHTS2[..., 1]
 
 
 def encoding(dims, *, npos_max=64):

@@ -16,7 +16,7 @@ def weights(s_BHTS, visible):
   """The shares, float32. Keys stand in the order of their positions; hidden ones take nothing."""
   # ln(1 - sigma(z)) = -softplus(z); the shares left by all nearer keys are a sum of these from the right.
   left = jnp.where(visible, jax.nn.softplus(s_BHTS), 0.0)
-  nearer = jnp.flip(jnp.cumsum(jnp.flip(left, -1), -1), -1) - left
+  nearer = jax.lax.cumsum(left, axis=3, reverse=True) - left
   return jnp.where(visible, jnp.exp(jax.nn.log_sigmoid(s_BHTS) - nearer), 0.0)
 
 
