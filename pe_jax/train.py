@@ -15,7 +15,22 @@ import time
 import jax
 import numpy as np
 
-from pe_jax import attention, checkpoint, data, encodings, flops, init_from, metrics, model, optim, parallel, process, progress, resolve, step
+from pe_jax import (
+  attention,
+  checkpoint,
+  data,
+  encodings,
+  flops,
+  init_from,
+  metrics,
+  model,
+  optim,
+  parallel,
+  process,
+  progress,
+  resolve,
+  step,
+)
 from pe_jax import workdir as workdir_lib
 from pe_jax.errors import NotFinite, Preempted
 from pe_jax.evaluate import score

@@ -7,6 +7,8 @@ Each layer has its own network and its own inner parameters, as in the authors' 
 would cancel.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -16,14 +18,18 @@ from pe_jax.errors import ConfigError
 
 
 def network(params, s_BHTS, b_BHTS):
-  """f, float32 (B, H, T, S). One hidden unit at a time: all of them at once would be `hidden` arrays of T x S."""
+  """f, float32 (B, H, T, S). Eight hidden units at a time: all of them at once would be `hidden` arrays of T x S."""
+  heads, together = s_BHTS.shape[1], math.gcd(params['b'].size, 8)
 
-  def add(total, unit):
-    for_s_H, for_b_H, shift, out_H = unit
-    x_BTS = jnp.einsum('bhts,h->bts', s_BHTS, for_s_H) + jnp.einsum('bhts,h->bts', b_BHTS, for_b_H) + shift
-    return total + out_H[None, :, None, None] * jax.nn.leaky_relu(x_BTS)[:, None], None
+  @jax.checkpoint
+  def add(total_BHTS, units):
+    w_s_UH, w_b_UH, w_out_UH, b_1U11 = units
+    x_BUTS = jnp.einsum('bhts,uh->buts', s_BHTS, w_s_UH) + jnp.einsum('bhts,uh->buts', b_BHTS, w_b_UH) + b_1U11
+    return total_BHTS + jnp.einsum('buts,uh->bhts', jax.nn.leaky_relu(x_BUTS), w_out_UH), None
 
-  return jax.lax.scan(add, jnp.zeros_like(s_BHTS), (params['w_s'], params['w_b'], params['b'], params['w_out']))[0]
+  weights = (params[name].reshape(-1, together, heads) for name in ('w_s', 'w_b', 'w_out'))
+  groups = *weights, params['b'].reshape(-1, 1, together, 1, 1)
+  return jax.lax.scan(add, jnp.zeros_like(s_BHTS), groups)[0]
 
 
 def encoding(dims, inner='kerple', *, hidden=32):

@@ -8,6 +8,8 @@ position in its document, so a common shift changes it. c (.1 at first) and the 
 layer; here one serves all layers, as T5's table does.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -26,9 +28,18 @@ def argument(c, threshold, distance, query_position):
 
 
 def network(params, x_BTS):
-  """f, float32 (B, H, T, S)."""
-  hidden_BTSF = jax.nn.relu(x_BTS[..., None] * params['w1'][None, None, None] + params['b1'][None, None, None])
-  return jnp.einsum('btsf,fh->bhts', hidden_BTSF, params['w2'], preferred_element_type=jnp.float32)
+  """f, float32 (B, H, T, S). Eight hidden units at a time: all of them at once would be `hidden` arrays of T x S."""
+  heads, together = params['w2'].shape[-1], math.gcd(params['b1'].size, 8)
+
+  @jax.checkpoint
+  def add(total_BHTS, units):
+    w1_1U11, b1_1U11, w2_UH = units
+    hidden_BUTS = jax.nn.relu(x_BTS[:, None] * w1_1U11 + b1_1U11)
+    return total_BHTS + jnp.einsum('buts,uh->bhts', hidden_BUTS, w2_UH, preferred_element_type=jnp.float32), None
+
+  w1, b1 = (params[name].reshape(-1, 1, together, 1, 1) for name in ('w1', 'b1'))
+  groups = w1, b1, params['w2'].reshape(-1, together, heads)
+  return jax.lax.scan(add, jnp.zeros((x_BTS.shape[0], heads, *x_BTS.shape[1:])), groups)[0]
 
 
 def encoding(dims, *, hidden=32, c=0.1, threshold=512.0):
