@@ -30,16 +30,17 @@ def argument(c, threshold, distance, query_position):
 def network(params, x_BTS):
   """f, float32 (B, H, T, S). Eight hidden units at a time: all of them at once would be `hidden` arrays of T x S."""
   heads, together = params['w2'].shape[-1], math.gcd(params['b1'].size, 8)
+  # Products of matrices in one long row of pairs, since their gradients are too; sums over other axes are slow on a CPU.
+  x_1P = x_BTS.reshape(1, -1)
 
   @jax.checkpoint
-  def add(total_BHTS, units):
-    w1_1U11, b1_1U11, w2_UH = units
-    hidden_BUTS = jax.nn.relu(x_BTS[:, None] * w1_1U11 + b1_1U11)
-    return total_BHTS + jnp.einsum('buts,uh->bhts', hidden_BUTS, w2_UH, preferred_element_type=jnp.float32), None
+  def add(total_HP, units):
+    w1_U1, b1_U1, w2_UH = units
+    return total_HP + w2_UH.T @ jax.nn.relu(w1_U1 @ x_1P + b1_U1), None
 
-  w1, b1 = (params[name].reshape(-1, 1, together, 1, 1) for name in ('w1', 'b1'))
-  groups = w1, b1, params['w2'].reshape(-1, together, heads)
-  return jax.lax.scan(add, jnp.zeros((x_BTS.shape[0], heads, *x_BTS.shape[1:])), groups)[0]
+  groups = [params[name].reshape(-1, together, params[name].size // params['b1'].size) for name in ('w1', 'b1', 'w2')]
+  total_HP = jax.lax.scan(add, jnp.zeros((heads, x_1P.size)), groups)[0]
+  return jnp.moveaxis(total_HP.reshape(heads, *x_BTS.shape), 0, 1)
 
 
 def encoding(dims, *, hidden=32, c=0.1, threshold=512.0):
