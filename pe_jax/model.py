@@ -71,19 +71,13 @@ def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None, alo
   of these tokens among themselves, join(n, (keys, values, side values) of these tokens in layer n) those of all tokens in `where`.
   """
   if cache is not None:
-    start = cache.used
+    join = functools.partial(kv.put, cache)
     where, cache, alone = kv.extend(cache, *where)
-
-    def join(n, new):
-      return kv.put((cache.k[n], cache.v[n], cache.side[n]), new, start)
 
   check_length(enc, where.j_BS.shape[1])
   decoder = Decoder(config.model, enc, join)
   x_BTD, layers = decoder.apply({'params': params['decoder']}, tokens_BT, where, alone or where, params['encoding'], key_B)
-  if cache is not None:
-    k, v, side = zip(*layers, strict=True)
-    cache = dataclasses.replace(cache, k=k, v=v, side=side)
-  return x_BTD, cache
+  return x_BTD, None if cache is None else kv.filled(cache, layers)
 
 
 def head(config, params):
