@@ -25,7 +25,8 @@ from pe_jax.errors import ConfigError
 class Cache:
   """`k` and `v` hold one (B, G, S, K) array a layer, `side` what `Encoding.token` gives; `used` of S slots are filled.
 
-  A head's keys lie side by side, since every step reads all of them. Slots of document 0 are seen by nobody. `length_B` is the declared length of each row's documents, none above `longest`.
+  A head's keys lie side by side, since every step reads all of them. Slots of document 0 are seen by
+  nobody. `length_B` is the declared length of each row's documents, none above `longest`.
   """
 
   k: tuple
