@@ -26,6 +26,7 @@ ACTIVATIONS = {
   'geglu': nn.gelu,
 }
 GATED = ('swiglu', 'geglu')
+PIECE = 16_384  # positions that an MLP takes at a time: its hidden units are the widest array of a very long text
 
 
 def dims(config):
@@ -194,9 +195,15 @@ class Block(nn.Module):
     y_BTD = dropout(y_BTD, m.dropout, key_B, 0)
     if m.parallel_block:
       b_BTD = a_BTD if m.shared_block_norm else norm(m, 'mlp_norm')(x_BTD)
-      return x_BTD + y_BTD + dropout(mlp(b_BTD), m.dropout, key_B, 1), layer
+      return x_BTD + y_BTD + dropout(in_pieces(mlp, b_BTD), m.dropout, key_B, 1), layer
     x_BTD = x_BTD + y_BTD
-    return x_BTD + dropout(mlp(norm(m, 'mlp_norm')(x_BTD)), m.dropout, key_B, 1), layer
+    return x_BTD + dropout(in_pieces(mlp, norm(m, 'mlp_norm')(x_BTD)), m.dropout, key_B, 1), layer
+
+
+def in_pieces(function, x_BTD):
+  """function(x), which looks at each position alone, for `PIECE` positions at a time."""
+  parts = [function(x_BTD[:, n : n + PIECE]) for n in range(0, x_BTD.shape[1], PIECE)]
+  return jnp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 class Attention(nn.Module):
