@@ -67,8 +67,8 @@ def _jit(config, train_step, eval_step, devices):
     return {k: jax.make_array_from_process_local_data(rows, v) for k, v in batch.items()}
 
   options = process.options(long=config.train_length >= attention.LONG)
-  step = jax.jit(train_step, donate_argnums=0, compiler_options=options)
-  evaluate = jax.jit(eval_step)
+  step = jax.jit(within(grid, train_step), donate_argnums=0, compiler_options=options)
+  evaluate = jax.jit(within(grid, eval_step))
   return Spread(
     step=step,
     put_state=lambda state: jax.device_put(state, jax.tree.map(lambda x: sharding(grid, x.shape), state)),
@@ -76,6 +76,16 @@ def _jit(config, train_step, eval_step, devices):
     get_state=lambda state: state,
     evaluate=lambda params, batch: evaluate(params, put_batch(batch)),
   )
+
+
+def within(grid, function):
+  """The function, traced with the mesh in force: kernels, which XLA cannot partition, cut the rows by it (kernels/layout.py)."""
+
+  def inside(*args):
+    with jax.sharding.use_abstract_mesh(grid.abstract_mesh):
+      return function(*args)
+
+  return inside
 
 
 def sharding(grid, shape):
