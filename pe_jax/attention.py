@@ -20,6 +20,7 @@ from pe_jax.encodings.base import scores
 from pe_jax.errors import ConfigError
 
 GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
+FEW = 16  # queries, as of a decoding step: never worth more than rows as they are
 CHUNK, BLOCK = 128, 512  # the best of those tried on a CPU
 LONG = 1024  # from here on blockwise is as fast and takes less memory
 
@@ -27,18 +28,18 @@ LONG = 1024  # from here on blockwise is as fast and takes less memory
 def choose(enc, queries, keys, method='auto', platform='', case=None):
   """The path: `method`, or for 'auto' what the record allows and the number of queries and keys asks for.
 
-  A kernel that is asked for by name serves whole texts or refuses; queries that look into a cache go as under 'auto'. `platform` is a key
-  of `kernels.OF`, '' that of this process's devices; `case` a `kernels.Case`.
+  A kernel that is asked for by name serves texts or refuses; few queries, and those that look into a cache, go as under 'auto'.
+  `platform` is a key of `kernels.OF`, '' that of this process's devices; `case` a `kernels.Case`.
   """
   platform, case = platform or kernels.here(), case or kernels.Case()
   if method in kernels.NAMES:
-    if case.same:
+    if case.same and queries > FEW:
       refuse(method, enc, platform, case)
       return method
     method = 'auto'
   if method != 'auto':
     return 'chunked' if method == 'blockwise' and whole_rows(enc) else method
-  if queries * keys <= CHUNK**2 or queries <= 16:
+  if queries * keys <= CHUNK**2 or queries <= FEW:
     return 'dense'
   for name in kernels.OF[platform]:
     if not kernels.refusal(name, enc, case):
