@@ -32,6 +32,7 @@ def main():
       f"--topology: '{TOPOLOGY.value}' begins with no TPU that is known (there are {', '.join(MEMORY)}; for instance v5e:4x4)"
     )
   os.environ['JAX_PLATFORMS'] = 'cpu'
+  os.environ['JAX_COMPILATION_CACHE_DIR'] = ''  # what is compiled for absent chips cannot be read back
   devices = chips(TOPOLOGY.value)
 
   from pe_jax import attention, encodings, model, progress, resolve
