@@ -235,7 +235,7 @@ class Attention(nn.Module):
     where = dataclasses.replace(where, side=side)
     if enc.rotate and not turn_first:
       q_BTHK, k_BSGK = enc.rotate(tables, q_BTHK, k_BSGK)
-    out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk)
+    out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk, m.platform)
     out = out_BTHK.reshape(*x_BTD.shape[:2], -1)
     return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out')(out), layer
 

@@ -50,7 +50,12 @@ def run(config, workdir):
   tokenizer = data.make_tokenizer(config.data.tokenizer)
   train_docs, validation_docs = data.open_documents(config.data, 'train'), data.open_documents(config.data, 'validation')
   rows, _ = data.evaluation_rows(
-    validation_docs, tokenizer, length=config.train_length, max_targets=config.eval_targets, min_bytes=config.data.min_bytes
+    validation_docs,
+    tokenizer,
+    length=config.train_length,
+    max_targets=config.eval_targets,
+    min_bytes=config.data.min_bytes,
+    packing='pad' if config.data.packing == 'pad' else 'windows',  # the step is told of rows of one document each
   )
   batches = data.Batches(
     train_docs,
@@ -81,7 +86,7 @@ def environment(config):
   """What env.json says of this run in this process: versions, devices, options, and the path that attention takes."""
   enc, length = encodings.make(config.encoding, model.dims(config)), config.train_length
   records = [record for _, record in enc.schedule] or [enc]
-  taken = [attention.paths(record, config.model.num_layers, length, config.model.attention) for record in records]
+  taken = [attention.paths(config, record, length, single=config.data.packing == 'pad') for record in records]
   return workdir_lib.environment(', then '.join(taken), long=length >= attention.LONG)
 
 

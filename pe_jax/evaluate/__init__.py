@@ -87,9 +87,9 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
         note = f'{protocol} {spec}'
         for length, at_length, nll_T, weight_T, convention in measure(subject, spec, lengths, lambda n, note=note: bar.advance(n, note)):
           row = result_row(subject, nll_T, weight_T)
-          enc, m = subject.encoding(at_length, length), subject.config.model
+          enc, single = subject.encoding(at_length, length), not convention['packed']
           row['positions'] = enc.traits.positions
-          row['attention'] = attention.paths(enc, m.num_layers, len(nll_T), m.attention)
+          row['attention'] = attention.paths(attention.reading(subject.config), enc, len(nll_T), single, not score.over_devices(len(nll_T)))
           named = {'encoding': str(at_length), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           named |= {'length': length, 'protocol': protocol}
           rows.append(named | row | convention | (extra or {}))

@@ -14,5 +14,6 @@ def measure(subject, spec, lengths, advance):
     rows = data.packing.windows(subject.documents, length, subject.tokenizer.bos)
     pieces = rows.piece_lengths()
     convention = {'window': length, 'stride': length, 'windows': len(pieces), 'window_mean': float(pieces.mean())}
+    convention['packed'] = len(pieces) > len(rows)
     at_length = subject.at_length(spec, length)
     yield length, at_length, *subject.by_position(at_length, length, rows, advance), convention

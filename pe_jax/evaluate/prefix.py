@@ -20,6 +20,7 @@ def measure(subject, spec, lengths, advance):
     have = max(len(d) for d in subject.documents)
     raise DataError(f'lengths: no document has {longest} targets (the longest has {have}); ask for shorter lengths or give longer text')
   convention = {'window': longest, 'stride': longest, 'windows': len(rows), 'window_mean': float(longest)}
+  convention['packed'] = False
   whole = None
   for length in sorted(lengths, reverse=True):
     at_length = subject.at_length(spec, length)
