@@ -42,6 +42,13 @@ def test_the_variance_is_the_closed_form_of_crossed_and_of_nested_draws():
     assert (value_B[:, 0] / value_B[:, 1]).var() == pytest.approx(want, rel=0.05)
 
 
+def test_runs_and_documents_are_drawn_apart():
+  """As many runs as documents with the same effects: were the draws the same, the variance would be twice as large."""
+  a_R = RNG.normal(size=6)
+  value_B = bootstrap.totals([a_R[:, None] + a_R])[:, 0] / 36
+  assert value_B.var() == pytest.approx(2 * a_R.var() / 6, rel=0.05)
+
+
 def test_for_many_documents_it_is_the_standard_error():
   sum_1U = RNG.exponential(size=(1, 3000))
   got = bootstrap.mean(sum_1U, np.ones((1, 3000)), resamples=4000)
@@ -64,7 +71,8 @@ def test_blocks_and_other_arrays_beside_change_nothing(shared, monkeypatch):
 
 def test_targets_weigh_the_same_and_documents_do_not():
   sum_RU, count_RU = np.array([[10.0, 900.0]]), np.array([[10.0, 100.0]])
-  assert bootstrap.mean(sum_RU, count_RU).estimate == 910 / 110
+  got = bootstrap.mean(sum_RU, count_RU)
+  assert (got.estimate, got.low, got.high) == (910 / 110, 1, 9)
   # Both documents are drawn, or one of them twice: three values.
   total, count = bootstrap.totals([sum_RU, count_RU], 200).T
   assert set((total / count).round(9)) == {1.0, round(910 / 110, 9), 9.0}
@@ -120,7 +128,7 @@ def test_what_cannot_be_resampled_is_refused_in_a_sentence(sums, counts, error, 
 
 
 def test_settings_that_cannot_work_are_refused():
-  with pytest.raises(ConfigError, match='alpha: 1.5 must lie between 0 and 1'):
+  with pytest.raises(ConfigError, match=r'alpha: 1\.5 must lie between 0 and 1'):
     bootstrap.mean([[1.0, 2.0]], [[1.0, 1.0]], alpha=1.5)
   with pytest.raises(ConfigError, match='resamples: 10 cannot give'):
     bootstrap.mean([[1.0, 2.0]], [[1.0, 1.0]], resamples=10)

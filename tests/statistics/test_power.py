@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from pe_jax.errors import ConfigError
 from pe_jax.statistics import power
@@ -27,6 +27,18 @@ def test_the_power_is_how_often_a_t_test_rejects():
   a, b = rng.normal(0.9, size=(times, 8)), rng.normal(size=(times, 8))
   assert np.mean(stats.ttest_ind(a, b, axis=1).pvalue < 0.05) == pytest.approx(power.of_t_test(8, 1, 0.9), abs=0.025)
   assert np.mean(stats.ttest_1samp(a, 0, axis=1).pvalue < 0.05) == pytest.approx(power.of_t_test(8, 1, 0.9, paired=True), abs=0.025)
+
+
+@pytest.mark.parametrize('n', [2, 3, 6])
+def test_for_few_runs_it_is_the_normal_tail_averaged_over_the_measured_sd(n):
+  for paired, m, freedom in ((False, 2, 2 * n - 2), (True, 1, n - 1)):
+    shift, limit = 1.5 / np.sqrt(m / n), stats.t.ppf(0.975, freedom)
+
+    def rejected(s2, shift=shift, limit=limit, freedom=freedom):
+      edge = limit * np.sqrt(s2 / freedom)
+      return (stats.norm.sf(edge - shift) + stats.norm.cdf(-edge - shift)) * stats.chi2.pdf(s2, freedom)
+
+    assert power.of_t_test(n, 1, 1.5, paired=paired) == pytest.approx(integrate.quad(rejected, 0, np.inf)[0], abs=1e-6)
 
 
 def test_what_cannot_be_planned_is_refused_in_a_sentence():
