@@ -1,0 +1,48 @@
+"""The lengths of encodings and the accounting of their gains, as text."""
+
+from pe_jax.report.table import aligned
+
+
+def lengths(rows):
+  """One line an encoding and protocol: acceptable, computable, reliable, useful; what was assumed and what to doubt below.
+
+  Args:
+    rows: `statistics.lengths.Lengths`.
+  """
+  head = ['encoding', 'protocol', 'acceptable', 'computable', 'reliable', 'useful', 'must pass']
+  body, notes = [], {}
+  for row in rows:
+    r = row.reliable
+    reach = ['gate failed', '-'] if r.reach is None else [r.reach.text(r.reference), r.useful.text(r.reference) if r.useful else '-']
+    body.append([row.encoding, r.protocol, row.acceptable.text(r.reference), row.computable.text(r.reference), *reach, r.rule()])
+    for note in ([r.gate.why] if r.reach is None else []) + list(r.warnings):
+      notes.setdefault(note, []).append(row.encoding)
+  said = [f'{note} ({", ".join(unique(names))})' for note, names in notes.items()]
+  return '\n'.join([aligned([head, *body], left=2), *unique(sure(row.reliable) for row in rows), *said])
+
+
+def sure(r):
+  """The sentence on what a Reliable rests on."""
+  bound = 'point estimates' if r.alpha is None else f'one-sided {1 - r.alpha:.0%} bounds over {r.runs} runs and {r.documents} documents'
+  return f'L = {r.reference}; {bound}; every tested length up to the one given passes; >= none failed, < none passed'
+
+
+def unique(lines):
+  """Without repetitions, in order."""
+  return list(dict.fromkeys(lines))
+
+
+def accounts(named):
+  """One line an encoding and length: what longer non-overlapping windows gain, and how much of it is bookkeeping.
+
+  Args:
+    named: pairs of an encoding's name and an `evaluate.accounting.Account`.
+  """
+  head = ['encoding', 'length', 'loss at L', 'predicted', 'actual', 'residual', 'inside L', 'beyond L']
+  body = []
+  for name, a in named:
+    losses, signed = (a.in_range, a.predicted, a.actual), (a.residual, a.inside, a.beyond)
+    body.append([name, str(a.length), *(f'{x:.3f}' for x in losses), *(f'{x:+.3f}' for x in signed)])
+  where = ', '.join(map(str, unique(a.train_length for _, a in named)))
+  note = f'nats a target in non-overlapping windows; L = {where}; predicted without use of text beyond L; residual < 0 benefit, > 0 harm'
+  return aligned([head, *body]) + '\n' + note
