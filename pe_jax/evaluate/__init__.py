@@ -13,7 +13,7 @@ from pe_jax.config import did_you_mean
 from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError
 from pe_jax.evaluate import result, score
-from pe_jax.evaluate.options import Options
+from pe_jax.evaluate.options import Options as Options
 
 
 def protocols():

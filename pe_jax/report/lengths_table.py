@@ -1,4 +1,4 @@
-"""The lengths of encodings and the accounting of their gains, as text."""
+"""The lengths of encodings as text."""
 
 from pe_jax.report.table import aligned
 
@@ -30,19 +30,3 @@ def sure(r):
 def unique(lines):
   """Without repetitions, in order."""
   return list(dict.fromkeys(lines))
-
-
-def accounts(named):
-  """One line an encoding and length: what longer non-overlapping windows gain, and how much of it is bookkeeping.
-
-  Args:
-    named: pairs of an encoding's name and an `evaluate.accounting.Account`.
-  """
-  head = ['encoding', 'length', 'loss at L', 'predicted', 'actual', 'residual', 'inside L', 'beyond L']
-  body = []
-  for name, a in named:
-    losses, signed = (a.in_range, a.predicted, a.actual), (a.residual, a.inside, a.beyond)
-    body.append([name, str(a.length), *(f'{x:.3f}' for x in losses), *(f'{x:+.3f}' for x in signed)])
-  where = ', '.join(map(str, unique(a.train_length for _, a in named)))
-  note = f'nats a target in non-overlapping windows; L = {where}; predicted without use of text beyond L; residual < 0 benefit, > 0 harm'
-  return aligned([head, *body]) + '\n' + note
