@@ -43,7 +43,11 @@ def buckets(rows):
   for row in rows:
     cells = [f'{b["nll"]:.3f}' + (f' ({b["difference"]:+.3f})' if 'difference' in b else '') for b in row['buckets']]
     body.append([row['asked_encoding'], *cells])
-  note = f'nats by position in {rows[0]["windows"]} windows of {rows[0]["length"]}; in brackets the difference to the last bucket below {rows[0]["train_length"]}'
+  first = rows[0]
+  note = (
+    f'nats by position in {first["windows"]} windows of {first["length"]}; in brackets the difference to the last bucket below '
+    f'{first["train_length"]}'
+  )
   return table.aligned([['read as', *(f'{a}-{b - 1}' for a, b in spans)], *body]) + '\n' + note
 
 
@@ -55,7 +59,10 @@ def accounting(rows):
     a = row['accounting']
     losses, signed = (a['in_range'], a['predicted'], a['actual']), (a['residual'], a['inside'], a['beyond'])
     body.append([row['asked_encoding'], str(row['length']), *(f'{x:.3f}' for x in losses), *(f'{x:+.3f}' for x in signed)])
-  note = f'accounting, non-overlapping windows, L = {rows[0]["train_length"]}: predicted without use of text beyond L; residual < 0 benefit, > 0 harm'
+  note = (
+    f'accounting, non-overlapping windows, L = {rows[0]["train_length"]}: predicted without use of text beyond L; residual < 0 benefit, '
+    '> 0 harm'
+  )
   return table.aligned([head, *body]) + '\n' + note
 
 
