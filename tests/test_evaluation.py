@@ -190,7 +190,7 @@ def test_a_loss_that_is_not_finite_is_a_sentence():
       r"'t5' reads the learned parameter \['table'\] of shape \(32, 2\), and the checkpoint does not have it",
     ),
     ([16], ['ropes'], ['prefix'], r"did you mean 'rope'"),
-    ([16], None, ['slide'], 'there are nonoverlapping, prefix'),
+    ([16], None, ['slide'], 'there are context, nonoverlapping, sliding, buckets, prefix'),
   ],
 )
 def test_what_cannot_be_measured_is_refused_first(lengths, specs, wanted, match, monkeypatch):

@@ -1,9 +1,11 @@
 """The tables of lengths and of the accounting line."""
 
+import dataclasses
+
 import numpy as np
 
 from pe_jax.evaluate import accounting
-from pe_jax.report import lengths_table
+from pe_jax.report import lengths_table, protocols
 from pe_jax.statistics import lengths
 from pe_jax.statistics.lengths import Lengths, Reach
 
@@ -31,6 +33,7 @@ def test_a_line_for_every_encoding_and_doubts_below():
 
 def test_a_line_for_every_account():
   account = accounting.account([12, 6, 2, 2], [3, 3, 2, 2], [8, 4, 2, 2, 0.5, 0.7], [2, 2, 2, 2, 1, 1])
-  lines = lengths_table.accounts([('alibi', account)]).splitlines()
+  given = dataclasses.asdict(account) | {'residual': account.residual}
+  lines = protocols.accounting([{'asked_encoding': 'alibi', 'length': 6, 'train_length': 4, 'accounting': given}]).splitlines()
   assert lines[1].split() == ['alibi', '6', '2.200', '1.800', '1.720', '-0.080', '+0.000', '-0.080']
   assert 'L = 4' in lines[2]

@@ -196,7 +196,7 @@ def _all_protocols():
 
 
 def test_every_protocol_runs_on_a_model_and_rows_are_strict_json(rows):
-  run, found = rows
+  _run, found = rows
   assert {r['protocol'] for r in found} == set(evaluate.protocols())
   for row in found:
     json.loads(json.dumps(row, allow_nan=False), parse_constant=pytest.fail)

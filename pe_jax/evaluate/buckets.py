@@ -6,6 +6,8 @@ mean over a whole window dilutes the damage beyond L by L / length; this does no
 small difference needs many windows, or `context`.
 """
 
+import itertools
+
 import numpy as np
 
 from pe_jax.evaluate.prefix import full_windows
@@ -38,7 +40,7 @@ def edges(train, longest):
   while cuts[-1] < longest:
     cuts.append(2 * cuts[-1])
   cuts = [c for c in cuts if c < longest] + [longest]
-  return list(zip(cuts[:-1], cuts[1:]))
+  return list(itertools.pairwise(cuts))
 
 
 def against_in_range(nll_UE, windows_U, spans, train, seed):
