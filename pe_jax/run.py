@@ -77,10 +77,11 @@ class Run:
     protocols: Sequence[str] = ('nonoverlapping',),
     split: str = 'test',
     max_targets: int = 0,
+    options: evaluate.Options | None = None,
   ) -> list[dict]:
     """Result rows, as eval.py writes them."""
     subject = evaluate.subject(self.config, self.params, split, max_targets)
-    return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split})
+    return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split}, options)
 
   def generate(
     self,

@@ -6,22 +6,19 @@ row carries both names.
 
 import dataclasses
 import importlib
-import math
 import pathlib
 
-import jax
-import numpy as np
-
 from pe_jax import attention, data, encodings, metrics, model, progress
-from pe_jax.config import config_hash, did_you_mean
+from pe_jax.config import did_you_mean
 from pe_jax.encodings.base import Traits
-from pe_jax.errors import ConfigError, NotFinite
-from pe_jax.evaluate import score
+from pe_jax.errors import ConfigError
+from pe_jax.evaluate import result, score
+from pe_jax.evaluate.options import Options as Options
 
 
 def protocols():
   """Names of the protocols, each a file of this folder."""
-  return ['nonoverlapping', 'prefix']
+  return ['context', 'nonoverlapping', 'sliding', 'buckets', 'prefix']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +51,10 @@ class Subject:
     """`score.by_position` under the spec."""
     return score.by_position(self.config, self.encoding(spec, length), self.params, rows, advance)
 
+  def scored(self, spec, length, rows, advance):
+    """`score.batches` under the spec."""
+    return score.batches(self.config, self.encoding(spec, length), self.params, rows, advance)
+
 
 def subject(config, params, split='test', max_targets=0):
   """The Subject for a run's own data."""
@@ -63,7 +64,7 @@ def subject(config, params, split='test', max_targets=0):
   return Subject(config, params, tokenizer, documents, info)
 
 
-def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=None):
+def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=None, options=None):
   """Result rows for every protocol, encoding and length.
 
   Args:
@@ -72,12 +73,14 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
     specs: encodings as strings or Specs; None: the trained one. Fields they leave open are the trained encoding's.
     wanted: names of protocols.
     extra: more entries for every row, such as the checkpoint's step.
+    options: an `Options`.
   """
   trained = encodings.parse(subject.config.encoding)
   # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
   specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
   specs = [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
-  check(subject, lengths, specs, wanted)
+  options = options or Options()
+  check(subject, lengths, specs, wanted, options)
   tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
   rows = []
   with progress.bar(tokens, label='evaluating', unit='token') as bar:
@@ -85,18 +88,17 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
       measure = importlib.import_module(f'pe_jax.evaluate.{protocol}').measure
       for spec in specs:
         note = f'{protocol} {spec}'
-        for length, at_length, nll_T, weight_T, convention in measure(subject, spec, lengths, lambda n, note=note: bar.advance(n, note)):
-          row = result_row(subject, nll_T, weight_T)
-          enc, single = subject.encoding(at_length, length), not convention['packed']
-          row['positions'] = enc.traits.positions
-          row['attention'] = attention.paths(attention.reading(subject.config), enc, len(nll_T), single, not score.over_devices(len(nll_T)))
-          named = {'encoding': str(at_length), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
-          named |= {'length': length, 'protocol': protocol}
-          rows.append(named | row | convention | (extra or {}))
+        for found in measure(subject, spec, lengths, options, lambda n, note=note: bar.advance(n, note)):
+          enc, count = subject.encoding(found.spec, found.length), len(found.nll_T)
+          named = {'encoding': str(found.spec), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
+          named |= {'length': found.length, 'protocol': protocol, 'positions': enc.traits.positions}
+          one_row = not score.over_devices(count)
+          named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
+          rows.append(named | result.row(subject, found) | (extra or {}))
   return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length']))
 
 
-def check(subject, lengths, specs, wanted):
+def check(subject, lengths, specs, wanted, options):
   """Refuses what cannot be measured, before anything is compiled."""
   for protocol in wanted:
     if protocol not in protocols():
@@ -104,44 +106,10 @@ def check(subject, lengths, specs, wanted):
       raise ConfigError(f"protocols: '{protocol}' is unknown{did_you_mean(protocol, known)} (there are {', '.join(known)})")
   if not lengths or min(lengths) < 1:
     raise ConfigError(f'lengths: {list(lengths)} must be one or more numbers of tokens, each at least 1')
+  options.check(lengths, subject.config.train_length)
   for spec in specs:
     for length in lengths:
       subject.encoding(subject.at_length(spec, length), length)
-
-
-def result_row(subject, nll_T, weight_T):
-  """Losses, counts and the conditions under which they were measured."""
-  config, tokenizer = subject.config, subject.tokenizer
-  targets = int(weight_T.sum())
-  nll = float(nll_T.sum() / targets)
-  if not math.isfinite(nll):
-    raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
-  bytes_a_target = subject.info['bytes'] / subject.info['targets']
-  return {
-    'train_length': config.train_length,
-    'nll': nll,
-    'ppl': math.exp(min(nll, 700.0)),
-    'bits_per_byte': nll / math.log(2) / bytes_a_target,
-    'targets': targets,
-    'documents': subject.info['documents'],
-    'documents_sha256': subject.info['documents_sha256'],
-    'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
-    'bos': tokenizer.bos is not None,
-    'backend': jax.default_backend(),
-    'device_kind': jax.devices()[0].device_kind,
-    'device_count': jax.device_count(),
-    'config_hash': config_hash(config),
-    'seed': config.seed,
-  }
-
-
-def buckets(nll_T, weight_T, width):
-  """Mean loss in buckets of positions [start, end)."""
-  starts = np.arange(0, len(nll_T), width)
-  nll, weight = np.add.reduceat(nll_T, starts), np.add.reduceat(weight_T, starts)
-  ends = np.minimum(starts + width, len(nll_T))
-  rows = zip(starts.tolist(), ends.tolist(), nll.tolist(), weight.tolist(), strict=True)
-  return [{'start': a, 'end': b, 'nll': n / w, 'targets': int(w)} for a, b, n, w in rows if w]
 
 
 def write(workdir, rows):

@@ -38,7 +38,18 @@ def over_devices(length):
 
 
 def by_position(config, enc, params, rows, advance=lambda tokens: None):
-  """(sum of nll, targets) at each position 0 .. T - 1 of the rows' pieces, float64 (T,) each.
+  """(sum of nll, targets) at each position 0 .. T - 1 of the rows' pieces, float64 (T,) each. `advance`: see `batches`."""
+  length = rows.tokens_BT.shape[1]
+  nll_T, weight_T = np.zeros(length), np.zeros(length)
+  for part, nll_BT in batches(config, enc, params, rows, advance):
+    position = part.pos_BT.ravel()
+    nll_T += np.bincount(position, nll_BT.ravel(), length)
+    weight_T += np.bincount(position, part.weight_BT.ravel(), length)
+  return nll_T, weight_T
+
+
+def batches(config, enc, params, rows, advance=lambda tokens: None):
+  """Yields (Rows, nll x weight of each of their targets, float64 (B, T)); the last Rows may end with rows of padding.
 
   Rows are spread over all devices, and a long row by itself (sequence.py). `advance` is told how many tokens each batch had.
   """
@@ -58,18 +69,15 @@ def by_position(config, enc, params, rows, advance=lambda tokens: None):
     return loss.each(x_BTD, *model.head(config, params), batch['targets']) * batch['weight']
 
   score = jax.jit(score if long else parallel.within(grid, score))
-  nll_T, weight_T, waiting = np.zeros(length), np.zeros(length), []
 
-  def fetch(part, scored):
-    position, weight = part.pos_BT.ravel(), part.weight_BT.ravel()
-    nll_T[:] += np.bincount(position, np.asarray(jax.device_get(scored), np.float64).ravel(), length)
-    weight_T[:] += np.bincount(position, weight, length)
+  def fetched(part, scored):
     advance(part.tokens_BT.size)
+    return part, np.asarray(jax.device_get(scored), np.float64)
 
+  waiting = []
   for n, part in enumerate(rows.batches(size)):
     waiting.append((part, score(params, jax.device_put(as_batch(part, n * size), split))))
     if len(waiting) > 2:
-      fetch(*waiting.pop(0))
+      yield fetched(*waiting.pop(0))
   for part, scored in waiting:
-    fetch(part, scored)
-  return nll_T, weight_T
+    yield fetched(part, scored)
