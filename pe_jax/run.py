@@ -74,12 +74,14 @@ class Run:
     self,
     lengths: Sequence[int],
     encodings: Sequence[str] | None = None,
-    protocols: Sequence[str] = ('nonoverlapping',),
+    protocols: Sequence[str] = (),
     split: str = 'test',
     max_targets: int = 0,
+    samples: int = 500,
+    task: str = '',
   ) -> list[dict]:
-    """Result rows, as eval.py writes them."""
-    subject = evaluate.subject(self.config, self.params, split, max_targets)
+    """Result rows, as eval.py writes them; `samples` and `task` are for a run that was trained on a task."""
+    subject = evaluate.subject(self.config, self.params, split, max_targets, samples, task)
     return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split})
 
   def generate(

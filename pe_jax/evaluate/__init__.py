@@ -12,7 +12,7 @@ import pathlib
 import jax
 import numpy as np
 
-from pe_jax import attention, data, encodings, metrics, model, progress
+from pe_jax import attention, data, encodings, metrics, model, progress, tasks
 from pe_jax.config import config_hash, did_you_mean
 from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError, NotFinite
@@ -21,18 +21,23 @@ from pe_jax.evaluate import score
 
 def protocols():
   """Names of the protocols, each a file of this folder."""
-  return ['nonoverlapping', 'prefix']
+  return ['nonoverlapping', 'prefix', 'task']
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-  """What is evaluated: parameters under a config, on a fixed list of documents."""
+  """What is evaluated: parameters under a config, on a fixed list of documents or on a task."""
 
   config: object
   params: dict
   tokenizer: object
   documents: list
   info: dict
+  task: tasks.base.Task | None = None
+
+  def positions(self, length):
+    """Of a row at this length: as many, or what a task's samples need."""
+    return self.task.positions(length) if self.task else length
 
   def at_length(self, spec, length):
     """The spec with the factor it has at this length."""
@@ -55,30 +60,55 @@ class Subject:
     return score.by_position(self.config, self.encoding(spec, length), self.params, rows, advance)
 
 
-def subject(config, params, split='test', max_targets=0):
-  """The Subject for a run's own data."""
+def subject(config, params, split='test', max_targets=0, samples=500, task=''):
+  """The Subject for a run's own data.
+
+  Args:
+    config: the resolved config.
+    params: the parameters.
+    split: 'train', 'validation' or 'test'.
+    max_targets: targets to score of documents; 0: all.
+    samples: of a task at each length.
+    task: another task in the same words; default: the trained one.
+  """
   tokenizer = data.make_tokenizer(config.data.tokenizer)
+  if config.data.source == 'task':
+    return Subject(config, params, tokenizer, [], {'split': split, 'samples': samples}, _task(config.data.name, task))
+  if task:
+    raise ConfigError(f"task: '{task}', and this run was trained on text (leave it out)")
   source = data.open_documents(config.data, split)
   documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=config.data.min_bytes)
   return Subject(config, params, tokenizer, documents, info)
 
 
-def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=None):
+def _task(trained, other):
+  """The task that is tested."""
+  task, words = tasks.make(other or trained), tasks.make(trained).words
+  if task.words != words:
+    raise ConfigError(f'task: {task.spec} has other words than {trained} (only one with the same words can be tested)')
+  return task
+
+
+def evaluate(subject, lengths, specs=None, wanted=(), extra=None):
   """Result rows for every protocol, encoding and length.
 
   Args:
     subject: a `Subject`.
-    lengths: the lengths, in tokens.
+    lengths: the lengths, in tokens; of a task as it counts them.
     specs: encodings as strings or Specs; None: the trained one. Fields they leave open are the trained encoding's.
-    wanted: names of protocols.
+    wanted: names of protocols; none: 'nonoverlapping', or 'task' for a run that was trained on one.
     extra: more entries for every row, such as the checkpoint's step.
   """
   trained = encodings.parse(subject.config.encoding)
   # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
   specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
   specs = [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
+  wanted = wanted or ['task' if subject.task else 'nonoverlapping']
   check(subject, lengths, specs, wanted)
-  tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
+  if subject.task:
+    tokens = subject.info['samples'] * sum(map(subject.positions, lengths)) * len(specs)
+  else:
+    tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
   rows = []
   with progress.bar(tokens, label='evaluating', unit='token') as bar:
     for protocol in wanted:
@@ -87,7 +117,7 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
         note = f'{protocol} {spec}'
         for length, at_length, nll_T, weight_T, convention in measure(subject, spec, lengths, lambda n, note=note: bar.advance(n, note)):
           row = result_row(subject, nll_T, weight_T)
-          enc, m = subject.encoding(at_length, length), subject.config.model
+          enc, m = subject.encoding(at_length, len(nll_T)), subject.config.model
           row['positions'] = enc.traits.positions
           row['attention'] = attention.paths(enc, m.num_layers, len(nll_T), m.attention)
           named = {'encoding': str(at_length), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
@@ -102,11 +132,16 @@ def check(subject, lengths, specs, wanted):
     if protocol not in protocols():
       known = protocols()
       raise ConfigError(f"protocols: '{protocol}' is unknown{did_you_mean(protocol, known)} (there are {', '.join(known)})")
+    if (protocol == 'task') != (subject.task is not None):
+      what, way_out = ('a task', 'task') if subject.task else ('text', 'nonoverlapping or prefix')
+      raise ConfigError(f"protocols: '{protocol}' does not fit a run that was trained on {what} (take {way_out})")
   if not lengths or min(lengths) < 1:
     raise ConfigError(f'lengths: {list(lengths)} must be one or more numbers of tokens, each at least 1')
+  for length in lengths if subject.task else []:
+    subject.task.check_length(length)
   for spec in specs:
-    for length in lengths:
-      subject.encoding(subject.at_length(spec, length), length)
+    for positions in map(subject.positions, lengths):
+      subject.encoding(subject.at_length(spec, positions), positions)
 
 
 def result_row(subject, nll_T, weight_T):
@@ -116,15 +151,16 @@ def result_row(subject, nll_T, weight_T):
   nll = float(nll_T.sum() / targets)
   if not math.isfinite(nll):
     raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
-  bytes_a_target = subject.info['bytes'] / subject.info['targets']
+  info = {'documents': 0, 'documents_sha256': ''} | subject.info  # a task has other samples at each length, and says so itself
+  bytes_a_target = info['bytes'] / info['targets'] if 'bytes' in info else 0
   return {
     'train_length': config.train_length,
     'nll': nll,
     'ppl': math.exp(min(nll, 700.0)),
-    'bits_per_byte': nll / math.log(2) / bytes_a_target,
+    'bits_per_byte': nll / math.log(2) / bytes_a_target if bytes_a_target else None,
     'targets': targets,
-    'documents': subject.info['documents'],
-    'documents_sha256': subject.info['documents_sha256'],
+    'documents': info['documents'],
+    'documents_sha256': info['documents_sha256'],
     'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
     'bos': tokenizer.bos is not None,
     'backend': jax.default_backend(),

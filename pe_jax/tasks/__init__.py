@@ -12,6 +12,7 @@ import pathlib
 from pe_jax.config import did_you_mean
 from pe_jax.encodings import grammar
 from pe_jax.errors import ConfigError
+from pe_jax.tasks import base
 
 _SUPPORT = ('__init__', 'base', 'batches', 'bits', 'draws', 'expressions', 'samples')
 KIND = grammar.Kind('data.name', 'tasks', 'copy(symbols=26)', 'a name with fields as in copy(symbols=26)')
@@ -44,7 +45,7 @@ def parse(text: str) -> grammar.Spec:
   return spec
 
 
-def make(text: str):
+def make(text: str) -> base.Task:
   """The `base.Task` of a string such as 'copy(symbols=26)'."""
   spec = parse(text)
   return dataclasses.replace(_module(spec.name).task(**dict(spec.fields)), spec=str(spec))

@@ -23,8 +23,8 @@ def sample(rng, length, reversed, hints, padded):
   first = STOP + 1 + rng.integers(hints - length) if hints else None
 
   def written(digits):
-    marked = [[first + weight, digit] if hints else [digit] for weight, digit in enumerate(digits)]
-    return sum(marked if reversed else marked[::-1], [])
+    marked = [(first + weight, digit) if hints else (digit,) for weight, digit in enumerate(digits)]
+    return [token for one in (marked if reversed else marked[::-1]) for token in one]
 
   return answered([*written(a), PLUS, *written(b), EQUALS], [*written(added(a, b, padded)), STOP])
 

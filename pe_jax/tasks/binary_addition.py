@@ -3,8 +3,8 @@
     1 0 0 1 + 0 0 0 0 0 1 > 1 0 0 1 0 1 .          9 + 32 = 41
 
 `length` counts both numbers and the sign between them; where it stands is uniform, and the numbers are uniform over what is positive and
-fits, zeros at their ends included. The answer has none of those, and '.' ends it, where the paper pads it to a fixed size and does not count
-the padding. Delétang and others, 2022, arXiv:2207.02098 (context-sensitive).
+fits, zeros at their ends included. The answer has none of those, and '.' ends it; the paper pads it to a fixed size and leaves the padding
+out of the count. Delétang and others, 2022, arXiv:2207.02098 (context-sensitive).
 """
 
 from pe_jax.tasks.base import Task, answered

@@ -2,8 +2,8 @@
 
     f x3 = v5 f f x1 = x3 f x8 = x1 f ? v5 > x3 x1 x8 .        hops=2
 
-`length` tokens of fillers and statements of three tokens. Each of `chains` begins with a variable that gets a value, and goes on with `hops`
-assignments; statements of a chain stand in order, those of different chains in any. After '?' comes the value of one chain, after '>' its
+`length` tokens of fillers and statements of three tokens. Each of `chains` begins with a variable that gets a value and goes on with `hops`
+assignments; statements of one chain stand in order, those of different chains in any. After '?' comes the value of one chain, after '>' its
 variables in order. Hsieh and others, 2024, arXiv:2404.06654 (RULER), on token ids.
 """
 
