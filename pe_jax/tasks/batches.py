@@ -35,7 +35,7 @@ class TaskBatches:
     self._growing = config.data.task_curriculum * config.num_train_steps  # steps
     local = config.batch_size // process_count
     self._mine = range(process_index * local, (process_index + 1) * local)
-    self._step = 0
+    self._step, self._role = 0, {}  # of each length: whose samples are drawn
 
   def __iter__(self):
     return self
@@ -62,7 +62,10 @@ class TaskBatches:
   def _sample(self, step, row):
     key, lengths = (self._seed, len(ROLES), step, row), self.lengths_at(step)
     draws = np.random.default_rng((*key, 0)).integers(len(lengths), size=2)
-    return samples.draw(self._task, 'train', (*key, 1), lengths[draws.max() if self._longer else draws[0]])[0]
+    length = lengths[draws.max() if self._longer else draws[0]]
+    if length not in self._role:
+      self._role[length] = 'train' if samples.divided(self._task, length) else None
+    return samples.draw(self._task, self._role[length], (*key, 1), length)
 
 
 def validation_rows(task, config):

@@ -1,9 +1,9 @@
 """Samples that training may see and samples that it may not, test sets of one length, and rows of samples.
 
-A sample belongs to train, validation or test by a hash of its tokens, as a text document does; training draws again until it has one of its
-own. So no test sample of a length that training reaches can have been trained on, however few samples of that length there are. Longer ones
-cannot have been anyway, and are taken as they come. Where a length has too few samples to be divided (two strings of one bit), training and
-test share it, and the test set says so.
+A sample belongs to train, validation or test by a hash of its tokens, three in four to train and one in eight to each of the others, and
+every role draws again until it has one of its own. So no test sample of a length that training reaches can have been trained on. Longer
+ones cannot have been anyway, and are taken as they come. Where a length has only a handful of samples (two strings of one bit), all roles
+share them, since training on half of them would be another task; the test set says so.
 """
 
 import dataclasses
@@ -11,11 +11,11 @@ import hashlib
 
 import numpy as np
 
-from pe_jax.data.documents import ROLES, role_of
+from pe_jax.data.documents import ROLES
 from pe_jax.data.packing import Rows
 
-TRIES = 200  # for one sample of a role: of 1 in 20, which validation and test are, all fail once in 30 000 samples
 TEST_SEED = 0  # test sets are those of the task, the same for all runs: seeds of training compare on one set
+PROBE, DIFFERENT, OFTEN = 200, 32, 4  # a length is divided if 200 draws show 32 different samples, and each role 4 times
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,31 +35,41 @@ class TestSet:
   sha256: str
 
 
+def role_of(tokens):
+  """'train', 'validation' or 'test'."""
+  return ('test', 'validation', *['train'] * 6)[hashlib.sha256(tokens.tobytes()).digest()[0] % 8]
+
+
+def divided(task, length):
+  """Whether the samples of a length are divided among the roles."""
+  rng, seen, often = np.random.default_rng((TEST_SEED, length)), set(), dict.fromkeys(ROLES, 0)
+  for _ in range(PROBE):
+    tokens, _ = task.sample(rng, length)
+    seen.add(tokens.tobytes())
+    often[role_of(tokens)] += 1
+    if len(seen) >= DIFFERENT and min(often.values()) >= OFTEN:
+      return True
+  return False
+
+
 def draw(task, role, key, length):
-  """((tokens, answer), whether it is of the role): the sample of a key, the numbers that its generator is made from."""
+  """(tokens, answer) of a role, None for any: the sample of a key, which is the numbers that its generator is made from."""
   rng = np.random.default_rng(key)
-  for _ in range(TRIES):
+  while True:
     sample = task.sample(rng, length)
-    if role is None or role_of(sample[0].tobytes()) == role:
-      return sample, True
-  return sample, False
+    if role is None or role_of(sample[0]) == role:
+      return sample
 
 
 def test_set(task, role, length, count, trained_to):
   """The TestSet of a role; `trained_to` is the longest length that training makes."""
   task.check_length(length)
-  number, ban, samples = ROLES.index(role), length <= trained_to, []
-  # Where training itself finds none of its own it takes what comes.
-  disjoint = not ban or draw(task, 'train', (TEST_SEED, number, length, count), length)[1]
-  for index in range(count):
-    sample, found = draw(task, role if ban and disjoint else None, (TEST_SEED, number, length, index), length)
-    disjoint &= found
-    samples.append(sample)
-  if not disjoint:  # what was found before is drawn as the rest is
-    samples = [draw(task, None, (TEST_SEED, number, length, index), length)[0] for index in range(count)]
+  reached, apart = length <= trained_to, divided(task, length)
+  own = role if reached and apart else None
+  samples = [draw(task, own, (TEST_SEED, ROLES.index(role), length, index), length) for index in range(count)]
   contents = [tokens.tobytes() for tokens, _ in samples]
   digest = hashlib.sha256(b''.join(len(c).to_bytes(8, 'little') + c for c in contents))
-  return TestSet(samples, disjoint, len(set(contents)), digest.hexdigest())
+  return TestSet(samples, apart or not reached, len(set(contents)), digest.hexdigest())
 
 
 def rows(samples, width, bos):
