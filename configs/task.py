@@ -4,6 +4,9 @@
   python train.py --config='configs/task.py:needle,encoding=alibi,min_length=8,max_length=61' --workdir=runs/needle
   python eval.py --workdir=runs/copy --lengths=8,16,20,32
 
+Measured on two busy cores, one seed: copy with RoPE 95 s, exact match .96 at length 16 and 0 at 20; needle with RoPE from 8 to 61 tokens,
+steps=300, 92 s, 1 at 61 and .79 at 244, where the same parameters read with yarn have 1.
+
 `python -c 'from pe_jax import tasks; print(*tasks.names())'` lists the tasks; each file of pe_jax/tasks says what it is and what its length
 counts. A task takes fields, as in 'configs/task.py:copy(draw="distinct", symbols=64),max_length=16'.
 """

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import decode, model, prompts
+from pe_jax import decode, model, prompts, tasks
 from pe_jax import loss as losses
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import score
@@ -29,7 +29,7 @@ DECODED = 64  # prompts at a time
 def measure(subject, spec, lengths, advance):
   """Yields (length, spec at that length, nll by position, targets by position, convention) for each length."""
   task, config = subject.task, subject.config
-  trained_to = batches.trained_lengths(task, config.data)[-1]
+  trained_to = batches.trained_lengths(tasks.make(config.data.name), config.data)[-1]
   for length in lengths:
     test = samples.test_set(task, subject.info['split'], length, subject.info['samples'], trained_to)
     width = task.positions(length)
