@@ -2,8 +2,10 @@
 
   python eval.py --workdir=runs/a --lengths=64,128,256,512
   python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=all
+  python eval.py --workdir=runs/copy --lengths=8,16,32
 
-Protocols: context (the same targets with more and more context, the default), nonoverlapping, sliding, buckets (by position), prefix.
+Protocols: context (the same targets with more and more context), nonoverlapping, sliding, buckets (by position), prefix; default: the first
+two. A run on a task is tested on samples of exactly those lengths (protocol task).
 Prints tables, the accounting of what longer windows gain, and for every encoding the three lengths (acceptable, computable, reliable), and
 appends one JSON object a line to WORKDIR/eval/<protocol>.jsonl. A map without a factor takes max(1, length / train_length) at each length.
 Exit codes as train.py's.
@@ -16,7 +18,9 @@ from pe_jax import cli
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
 LENGTHS = flags.DEFINE_list('lengths', None, 'Lengths in tokens, comma-separated.')
 ENCODINGS = flags.DEFINE_string('encodings', '', 'Encodings to read the same parameters under; default: the trained one.')
-PROTOCOLS = flags.DEFINE_list('protocols', ['context', 'nonoverlapping'], "context, nonoverlapping, sliding, buckets, prefix, or 'all'.")
+PROTOCOLS = flags.DEFINE_list(
+  'protocols', [], "context, nonoverlapping, sliding, buckets, prefix, or 'all'; default: the first two, or 'task'."
+)
 STRIDE = flags.DEFINE_integer('stride', 0, 'sliding: targets a window goes on by; 0: a quarter of the window.')
 SPAN = flags.DEFINE_integer('span', 0, 'context: targets of a span; 0: half of the training length, 64 at most.')
 SPANS = flags.DEFINE_integer('spans', 0, 'context: the most spans; 0: 16 to 256, by max_targets.')
@@ -27,6 +31,8 @@ MEMORY = flags.DEFINE_float('memory', 0.0, 'GB for the computable length, by the
 SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Documents to score.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
+SAMPLES = flags.DEFINE_integer('samples', 500, 'Samples of a task at each length.', lower_bound=1)
+TASK = flags.DEFINE_string('task', '', "Another task in the same words, as 'flip_flop(ignore=.98)'; default: the trained one.")
 
 
 def main():
@@ -42,9 +48,9 @@ def main():
   from pe_jax.report import protocols
 
   options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
-  wanted = evaluate.protocols() if PROTOCOLS.value == ['all'] else PROTOCOLS.value
   run = pe_jax.load(WORKDIR.value, step)
-  subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value)
+  subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
+  wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
   rows = evaluate.evaluate(subject, lengths, specs, wanted, {'step': run.step, 'split': SPLIT.value}, options)
   evaluate.write(WORKDIR.value, rows)
   print(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)), flush=True)

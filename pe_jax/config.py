@@ -62,17 +62,21 @@ def default():
   c.data = ml_collections.ConfigDict()
   c.data.source = 'python_source'  # a file of pe_jax/data/sources
   c.data.data_dir = ''  # where datasets are; '': PE_JAX_DATA, else the user's cache folder
-  c.data.name = ''  # tfds: dataset name with its config, e.g. 'c4/en'
+  c.data.name = ''  # tfds: dataset name with its config, e.g. 'c4/en'; task: a task with its fields, e.g. 'copy(symbols=26)'
   c.data.text_key = 'text'  # tfds: the feature that holds the text
   c.data.path = ''  # text: a file or a folder of .txt and .jsonl
   c.data.train_split = 'train'
   c.data.validation_split = 'validation'
   c.data.test_split = 'test'
-  c.data.tokenizer = 'bytes'  # 'bytes', or the path of a sentencepiece .model
+  c.data.tokenizer = 'bytes'  # 'bytes', or the path of a sentencepiece .model; a task brings its own
   c.data.unicode_errors = 'strict'  # text that is not UTF-8: 'strict' stops, 'replace' puts U+FFFD and counts
   c.data.packing = 'concat'  # 'concat': documents one after the other, cut at row ends; 'pad': one piece of a document a row
   c.data.block_documents = 1024  # documents packed and shuffled at a time
   c.data.min_bytes = 0  # shorter documents are left out, and counted
+  c.data.task_min_length = 1  # task: lengths it is trained at, as the task counts them; those it does not have are left out
+  c.data.task_max_length = 16
+  c.data.task_sampling = 'uniform'  # task: 'uniform' over the lengths, or 'long': the longer of two such draws
+  c.data.task_curriculum = 0.0  # task: the share of the steps over which the longest length grows from the shortest; 0: all from the start
 
   c.optim = ml_collections.ConfigDict()
   c.optim.name = 'adamw'  # an optax optimizer that takes learning_rate, weight_decay and mask

@@ -33,6 +33,9 @@ MINIMUM = {
   'model.attention_chunk': 0,
   'data.block_documents': 1,
   'data.min_bytes': 0,
+  'data.task_min_length': 1,
+  'data.task_max_length': 1,
+  'data.task_curriculum': 0.0,
   'optim.learning_rate': 0.0,
   'optim.warmup_steps': -1,
   'optim.final_fraction': 0.0,
@@ -58,6 +61,7 @@ CHOICES = {
   'model.platform': ('', 'tpu', 'cuda', 'cpu', 'interpret'),
   'data.packing': ('concat', 'pad'),
   'data.unicode_errors': ('strict', 'replace'),
+  'data.task_sampling': ('uniform', 'long'),
 }
 LARGEST = 2**31 - 1  # counts and sizes are int32 on the device
 
@@ -70,6 +74,8 @@ def resolve(config):
   encodings.check_name(config.encoding)
   c = ml_collections.ConfigDict(typed(config.to_dict(), config_lib.default()))
   sources.check_name(c.data.source)
+  if c.data.source == 'task':
+    _derive_task(c)
   _derive_model(c.model, tokenizer_lib.make(c.data.tokenizer))
   if c.batch_size % c.accumulate:
     raise ConfigError(f'batch_size: {c.batch_size} rows cannot be split into accumulate={c.accumulate} equal micro-batches')
@@ -123,8 +129,28 @@ def _check_number(field, value):
   if value < MINIMUM[field] or (field == 'mesh.data' and value == 0) or (field == 'optim.learning_rate' and value == 0):
     at_least = f'above {MINIMUM[field]}' if field == 'optim.learning_rate' else f'at least {MINIMUM[field]}'
     raise ConfigError(f'{field}: {value} must be {at_least}{" and not 0" if field == "mesh.data" else ""}')
+  if field == 'data.task_curriculum' and value > 1:
+    raise ConfigError(f'{field}: {value} is a share of the steps and must be at most 1')
   if field in BELOW_ONE and value >= 1:
     raise ConfigError(f'{field}: {value} must be below 1')
+
+
+def _derive_task(c):
+  """The task in canonical form and its words as the tokenizer; refuses rows that could not hold its samples."""
+  from pe_jax import tasks
+  from pe_jax.tasks.batches import trained_lengths
+
+  task = tasks.make(c.data.name)
+  c.data.name, own = task.spec, tokenizer_lib.TASK + task.spec
+  if c.data.tokenizer not in ('bytes', own):
+    raise ConfigError(f"data.tokenizer: '{c.data.tokenizer}', and a task brings its own words (leave it at 'bytes')")
+  c.data.tokenizer = own
+  lengths = trained_lengths(task, c.data)
+  if (need := task.positions(lengths[-1])) > c.train_length:
+    raise ConfigError(
+      f'train_length: {c.train_length} positions cannot hold {task.spec} of length {lengths[-1]}, which takes {need} '
+      f'(set train_length={need}, or lower data.task_max_length)'
+    )
 
 
 def _derive_model(m, tokenizer):

@@ -74,13 +74,15 @@ class Run:
     self,
     lengths: Sequence[int],
     encodings: Sequence[str] | None = None,
-    protocols: Sequence[str] = ('nonoverlapping',),
+    protocols: Sequence[str] = (),
     split: str = 'test',
     max_targets: int = 0,
     options: evaluate.Options | None = None,
+    samples: int = 500,
+    task: str = '',
   ) -> list[dict]:
-    """Result rows, as eval.py writes them."""
-    subject = evaluate.subject(self.config, self.params, split, max_targets)
+    """Result rows, as eval.py writes them; `samples` and `task` are for a run that was trained on a task."""
+    subject = evaluate.subject(self.config, self.params, split, max_targets, samples, task)
     return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split}, options)
 
   def generate(

@@ -47,29 +47,7 @@ def run(config, workdir):
   parallel.check(config, jax.devices())
   if config.init_from and not (pathlib.Path(workdir) / 'config.json').exists():
     init_from.check(config)
-  tokenizer = data.make_tokenizer(config.data.tokenizer)
-  train_docs, validation_docs = data.open_documents(config.data, 'train'), data.open_documents(config.data, 'validation')
-  rows, _ = data.evaluation_rows(
-    validation_docs,
-    tokenizer,
-    length=config.train_length,
-    max_targets=config.eval_targets,
-    min_bytes=config.data.min_bytes,
-    packing='pad' if config.data.packing == 'pad' else 'windows',  # the step is told of rows of one document each
-  )
-  batches = data.Batches(
-    train_docs,
-    tokenizer,
-    length=config.train_length,
-    batch_size=config.batch_size,
-    seed=config.seed,
-    packing=config.data.packing,
-    block_documents=config.data.block_documents,
-    min_bytes=config.data.min_bytes,
-    process_index=jax.process_index(),
-    process_count=jax.process_count(),
-  )
-  record = {'train': train_docs.record, 'validation': validation_docs.record}
+  batches, rows, record = data.streams(config, jax.process_index(), jax.process_count())
   workdir_lib.check_data(workdir, record)
   with workdir_lib.locked(workdir) as folder, stop_signals() as caught:
     workdir_lib.check_config(workdir, config)

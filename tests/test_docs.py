@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pe_jax import encodings
+from pe_jax import encodings, tasks
 from pe_jax.errors import ConfigError
 from pe_jax.report import encodings_table
 
@@ -49,6 +49,11 @@ def test_the_guide_has_an_entry_for_every_name():
   """A heading, an item of a list that starts with the name, or a row of a table."""
   entries = re.findall(r'^(?:#+ |- \*\*|\| )`(\w+)`', GUIDE.read_text(), re.MULTILINE)
   assert [name for name in encodings.names() if name not in entries] == []
+
+
+def test_the_list_of_tasks_is_the_registrys_and_has_their_chances():
+  rows = re.findall(r'^\| `(\w+)` \|.*?\|.*?\| 1/(\d+)', (ROOT / 'docs' / 'tasks.md').read_text(), re.MULTILINE)
+  assert {name: int(choices) for name, choices in rows} == {name: len(tasks.make(name).alphabet) for name in tasks.names()}
 
 
 def test_the_numbers_in_the_guide_are_what_the_code_gives():

@@ -10,6 +10,7 @@ from pe_jax.data import packing
 from pe_jax.data.evaluation import evaluation_documents, evaluation_rows
 from pe_jax.data.pipeline import Batches, prefetch
 from pe_jax.data.sources import open as open_documents
+from pe_jax.data.streams import streams
 from pe_jax.data.tokenizer import make as make_tokenizer
 
-__all__ = ['Batches', 'evaluation_documents', 'evaluation_rows', 'make_tokenizer', 'open_documents', 'packing', 'prefetch']
+__all__ = ['Batches', 'evaluation_documents', 'evaluation_rows', 'make_tokenizer', 'open_documents', 'packing', 'prefetch', 'streams']

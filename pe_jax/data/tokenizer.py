@@ -1,5 +1,8 @@
 """Tokenizers: text as bytes to token ids, with the number of bytes each token stands for.
 
+A synthetic task has words of its own: 'task:copy(symbols=26)' reads and writes them with spaces between. They stand
+for no bytes.
+
 'bytes' needs no vocabulary file: ids 0..255 are the bytes, 256 begins a sequence. A path that ends in '.model' is a
 sentencepiece model. Losses of different tokenizers compare only per byte, so each token has a byte length whose sum
 over a text is the text's number of bytes. For sentencepiece that is exact if the model was trained with identity
@@ -33,12 +36,17 @@ class Tokenizer:
   decode: Callable[..., str]
 
 
+TASK = 'task:'  # before the name of a task; resolve.py writes it
+
+
 def make(name):
-  """The tokenizer of `data.tokenizer`: 'bytes' or the path of a sentencepiece .model."""
+  """The tokenizer of `data.tokenizer`: 'bytes', the path of a sentencepiece .model, or 'task:' and a task."""
   if name == 'bytes':
     return _bytes()
   if str(name).endswith('.model'):
     return _sentencepiece(os.path.expanduser(name))
+  if str(name).startswith(TASK):
+    return _words(name)
   raise ConfigError(
     f"data.tokenizer: '{name}' is unknown{did_you_mean(name, ['bytes'])} (take 'bytes' or the path of a sentencepiece .model)"
   )
@@ -54,6 +62,25 @@ def _bytes():
 
   byte_length_V = np.append(np.ones(256, np.int32), np.int32(0))
   return Tokenizer('bytes', 257, 256, byte_length_V, encode, decode)
+
+
+def _words(name):
+  from pe_jax import tasks
+
+  task = tasks.make(name.removeprefix(TASK))
+  ids = {word: i for i, word in enumerate(task.words)}
+
+  def encode(text):
+    words = text.decode('utf-8').split()
+    for word in words:
+      if word not in ids:
+        raise DataError(f"'{word}' is no word of {task.spec}{did_you_mean(word, ids)} (its words: {', '.join(ids)})")
+    return np.asarray([ids[word] for word in words], np.int32)
+
+  def decode(ids):
+    return ' '.join(task.words[int(i)] for i in ids if i < len(task.words))
+
+  return Tokenizer(name, task.vocab_size, task.bos, np.zeros(task.vocab_size, np.int32), encode, decode)
 
 
 def _sentencepiece(path):

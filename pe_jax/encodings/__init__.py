@@ -159,23 +159,7 @@ def _module(name):
 def _canonical(spec):
   """Fields typed, in order, defaults left out."""
   _check_known(spec.name)
-  known, given = fields(spec.name), dict(spec.fields)
+  given = dict(spec.fields)
   if spec.name == 'rope' and given.get('map'):
-    given = dict(given)
     return _canonical(Spec(given.pop('map'), tuple(given.items()), spec.inner))
-  for field in given:
-    if field not in known:
-      raise ConfigError(f"encoding: {spec.name} has no field '{field}'{did_you_mean(field, known)} (it has {', '.join(known) or 'none'})")
-  typed = {field: _typed(spec.name, field, given[field], default) for field, default in known.items() if field in given}
-  return Spec(spec.name, tuple((field, value) for field, value in typed.items() if value != known[field]), _inner(spec))
-
-
-def _typed(name, field, value, default):
-  kind = type(default)
-  if kind is float and type(value) is int:
-    value = float(value)
-  if kind is tuple and type(value) is list:
-    value = tuple(value)
-  if type(value) is not kind:
-    raise ConfigError(f'encoding: {name}({field}={value!r}): wants {kind.__name__}, as in {field}={default!r}')
-  return value
+  return Spec(spec.name, grammar.typed(spec, fields(spec.name)), _inner(spec))

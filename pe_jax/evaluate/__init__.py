@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import pathlib
 
-from pe_jax import attention, data, encodings, metrics, model, progress
+from pe_jax import attention, data, encodings, metrics, model, progress, tasks
 from pe_jax.config import did_you_mean
 from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError
@@ -16,20 +16,26 @@ from pe_jax.evaluate import result, score
 from pe_jax.evaluate.options import Options as Options
 
 
-def protocols():
-  """Names of the protocols, each a file of this folder."""
-  return ['context', 'nonoverlapping', 'sliding', 'buckets', 'prefix']
+def protocols(subject=None):
+  """Names of the protocols, each a file of this folder; with a subject those that fit it, the most telling first."""
+  of_text = ['context', 'nonoverlapping', 'sliding', 'buckets', 'prefix']
+  return [*of_text, 'task'] if subject is None else ['task'] if subject.task else of_text
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-  """What is evaluated: parameters under a config, on a fixed list of documents."""
+  """What is evaluated: parameters under a config, on a fixed list of documents or on a task."""
 
   config: object
   params: dict
   tokenizer: object
   documents: list
   info: dict
+  task: tasks.base.Task | None = None
+
+  def positions(self, length):
+    """Of a row at this length: as many, or what a task's samples need."""
+    return self.task.positions(length) if self.task else length
 
   def at_length(self, spec, length):
     """The spec with the factor it has at this length."""
@@ -56,22 +62,43 @@ class Subject:
     return score.batches(self.config, self.encoding(spec, length), self.params, rows, advance)
 
 
-def subject(config, params, split='test', max_targets=0):
-  """The Subject for a run's own data."""
+def subject(config, params, split='test', max_targets=0, samples=500, task=''):
+  """The Subject for a run's own data.
+
+  Args:
+    config: the resolved config.
+    params: the parameters.
+    split: 'train', 'validation' or 'test'.
+    max_targets: targets to score of documents; 0: all.
+    samples: of a task at each length.
+    task: another task in the same words; default: the trained one.
+  """
   tokenizer = data.make_tokenizer(config.data.tokenizer)
+  if config.data.source == 'task':
+    return Subject(config, params, tokenizer, [], {'split': split, 'samples': samples}, _task(config.data.name, task))
+  if task:
+    raise ConfigError(f"task: '{task}', and this run was trained on text (leave it out)")
   source = data.open_documents(config.data, split)
   documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=config.data.min_bytes)
   return Subject(config, params, tokenizer, documents, info)
 
 
-def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=None, options=None):
+def _task(trained, other):
+  """The task that is tested."""
+  task, words = tasks.make(other or trained), tasks.make(trained).words
+  if task.words != words:
+    raise ConfigError(f'task: {task.spec} has other words than {trained} (only one with the same words can be tested)')
+  return task
+
+
+def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
   """Result rows for every protocol, encoding and length.
 
   Args:
     subject: a `Subject`.
-    lengths: the lengths, in tokens.
+    lengths: the lengths, in tokens; of a task as it counts them.
     specs: encodings as strings or Specs; None: the trained one. Fields they leave open are the trained encoding's.
-    wanted: names of protocols.
+    wanted: names of protocols; none: 'nonoverlapping', or 'task' for a run that was trained on one.
     extra: more entries for every row, such as the checkpoint's step.
     options: an `Options`.
   """
@@ -79,9 +106,13 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
   # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
   specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
   specs = [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
+  wanted = wanted or ['task' if subject.task else 'nonoverlapping']
   options = options or Options()
   check(subject, lengths, specs, wanted, options)
-  tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
+  if subject.task:
+    tokens = subject.info['samples'] * sum(map(subject.positions, lengths)) * len(specs)
+  else:
+    tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
   rows = []
   with progress.bar(tokens, label='evaluating', unit='token') as bar:
     for protocol in wanted:
@@ -89,7 +120,7 @@ def evaluate(subject, lengths, specs=None, wanted=('nonoverlapping',), extra=Non
       for spec in specs:
         note = f'{protocol} {spec}'
         for found in measure(subject, spec, lengths, options, lambda n, note=note: bar.advance(n, note)):
-          enc, count = subject.encoding(found.spec, found.length), len(found.nll_T)
+          enc, count = subject.encoding(found.spec, len(found.nll_T)), len(found.nll_T)
           named = {'encoding': str(found.spec), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           named |= {'length': found.length, 'protocol': protocol, 'positions': enc.traits.positions}
           one_row = not score.over_devices(count)
@@ -104,12 +135,17 @@ def check(subject, lengths, specs, wanted, options):
     if protocol not in protocols():
       known = protocols()
       raise ConfigError(f"protocols: '{protocol}' is unknown{did_you_mean(protocol, known)} (there are {', '.join(known)})")
+    if (protocol == 'task') != (subject.task is not None):
+      what, way_out = ('a task', 'task') if subject.task else ('text', ', '.join(protocols(subject)))
+      raise ConfigError(f"protocols: '{protocol}' does not fit a run that was trained on {what} (take {way_out})")
   if not lengths or min(lengths) < 1:
     raise ConfigError(f'lengths: {list(lengths)} must be one or more numbers of tokens, each at least 1')
   options.check(lengths, subject.config.train_length)
+  for length in lengths if subject.task else []:
+    subject.task.check_length(length)
   for spec in specs:
-    for length in lengths:
-      subject.encoding(subject.at_length(spec, length), length)
+    for positions in map(subject.positions, lengths):
+      subject.encoding(subject.at_length(spec, positions), positions)
 
 
 def write(workdir, rows):

@@ -47,17 +47,18 @@ def row(subject, measured):
   nll = float(nll_T.sum() / targets)
   if not math.isfinite(nll):
     raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
-  bytes_a_target = subject.info['bytes'] / subject.info['targets']
+  info = {'documents': 0, 'documents_sha256': ''} | subject.info  # a task has other samples at each length, and says so itself
+  bytes_a_target = info['bytes'] / info['targets'] if 'bytes' in info else 0
   return {
     'train_length': config.train_length,
     'nll': nll,
     'ppl': math.exp(min(nll, 700.0)),
-    'bits_per_byte': nll / math.log(2) / bytes_a_target,
+    'bits_per_byte': nll / math.log(2) / bytes_a_target if bytes_a_target else None,
     'targets': targets,
     'targets_sha256': measured.targets,
     'packed': measured.packed,
-    'documents': subject.info['documents'],
-    'documents_sha256': subject.info['documents_sha256'],
+    'documents': info['documents'],
+    'documents_sha256': info['documents_sha256'],
     'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
     'bos': tokenizer.bos is not None,
     'backend': jax.default_backend(),

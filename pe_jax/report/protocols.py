@@ -5,6 +5,8 @@ from pe_jax.report import lengths_table, table
 
 def text(rows, lengths=()):
   """All tables that the rows allow, one after the other; `lengths` as from `evaluate.lengths.of_rows`."""
+  if rows[0]['protocol'] == 'task':
+    return table.tasks(rows)
   parts = [table.losses(rows)]
   for protocol, of in (('context', context), ('buckets', buckets)):
     mine = [r for r in rows if r['protocol'] == protocol]

@@ -19,6 +19,33 @@ def losses(rows):
   return aligned([head, *body], left=3) + '\n' + note
 
 
+TASK_COLUMNS = {
+  'loss': 'nll',
+  'above optimum': 'nll_above_optimum',
+  'per token': 'token_accuracy',
+  'chance': 'chance_token_accuracy',
+  'exact': 'exact_match',
+  'exact by chance': 'chance_exact_match',
+  'format': 'format_compliance',
+  'unsupported': 'unsupported_answers',
+}
+
+
+def tasks(rows):
+  """Results on a task, one line an encoding and length; columns that no row has are left out."""
+  columns = {head: key for head, key in TASK_COLUMNS.items() if key in rows[0]}
+  table = [['trained with', 'read as', 'length', *columns, '95 in 100']]
+  for row in sorted(rows, key=lambda r: (r['asked_encoding'], r['length'])):
+    cells = [f'{row[key]:.3f}' if row[key] == 0 or row[key] >= 0.0005 else f'{row[key]:.0e}' for key in columns.values()]
+    interval = f'{row["exact_match_low"]:.3f}-{row["exact_match_high"]:.3f}'
+    table.append([row['trained_encoding'], row['asked_encoding'], str(row['length']), *cells, interval])
+  first, shared = rows[0], sorted({r['length'] for r in rows if not r['disjoint']})
+  note = f'{first["task"]}: {first["samples"]} samples a length; loss in nats a token of the answer; the interval is of exact matches'
+  if shared:
+    note += f'\nlengths with too few samples to keep some from training: {", ".join(map(str, shared))}'
+  return aligned(table, left=2) + '\n' + note
+
+
 def aligned(table, left=1):
   """Rows of cells in columns; the first `left` columns flush left, numbers flush right."""
   widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]

@@ -1,7 +1,7 @@
 """Where documents come from: one file a source, and the file's name is the source's name.
 
 Each file has one function, `documents(data, role) -> Documents`, of the config's `data` fields and 'train',
-'validation' or 'test'.
+'validation' or 'test'. A source that has no documents and makes its rows itself has `streams` instead (task.py).
 """
 
 import importlib
@@ -28,4 +28,10 @@ def open(data, split_role):
   check_name(data.source)
   if split_role not in ROLES:
     raise ConfigError(f"split '{split_role}' is unknown{did_you_mean(split_role, ROLES)} (there are {', '.join(ROLES)})")
-  return importlib.import_module(f'{__name__}.{data.source}').documents(data, split_role)
+  return module(data.source).documents(data, split_role)
+
+
+def module(name):
+  """The file of a source."""
+  check_name(name)
+  return importlib.import_module(f'{__name__}.{name}')

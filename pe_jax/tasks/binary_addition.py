@@ -1,0 +1,31 @@
+"""Binary addition, the bit of least weight first.
+
+    1 0 0 1 + 0 0 0 0 0 1 > 1 0 0 1 0 1 .          9 + 32 = 41
+
+`length` counts both numbers and the sign between them; where it stands is uniform, and the numbers are uniform over what is positive and
+fits, zeros at their ends included. The answer has none of those, and '.' ends it; the paper pads it to a fixed size and leaves the padding
+out of the count. Delétang and others, 2022, arXiv:2207.02098 (context-sensitive).
+"""
+
+from pe_jax.tasks.base import Task, answered
+from pe_jax.tasks.bits import bits, pair
+
+SIGN, ANSWER, STOP = 2, 3, 4
+
+
+def sample(rng, length):
+  """(tokens, answer) of `length` tokens."""
+  a, first, b, second = pair(rng, length)
+  return answered([*first, SIGN, *second, ANSWER], [*bits(a + b), STOP])
+
+
+def task():
+  """Chance of a token 1/3."""
+  return Task(
+    words=('0', '1', '+', '>', '.'),
+    sample=sample,
+    size=lambda length: 2 * length + 1,
+    alphabet=(0, 1, STOP),
+    shortest=3,
+    stop=STOP,
+  )
