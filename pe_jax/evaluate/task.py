@@ -67,8 +67,9 @@ def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
 
 
 def accuracies(task, right_BT, weight_BT):
-  """Exact match with its interval, accuracy of tokens, and what a guesser has of both."""
+  """Exact match with its interval, accuracy of tokens, what a guesser has of both, and how many tokens come before the first wrong one."""
   answer_BT = weight_BT > 0
+  unbroken_BT = np.logical_and.accumulate(right_BT | ~answer_BT, axis=1)
   exact_B, answers_B = (right_BT | ~answer_BT).all(1), answer_BT.sum(1)
   token_chance, exact_chance = task.chance(answers_B)
   low, high = wilson(int(exact_B.sum()), len(exact_B))
@@ -78,6 +79,7 @@ def accuracies(task, right_BT, weight_BT):
     'exact_match_low': low,
     'exact_match_high': high,
     'token_accuracy': float((right_BT & answer_BT).sum() / answer_BT.sum()),
+    'correct_prefix': float((unbroken_BT & answer_BT).sum(1).mean()),
     'chance_exact_match': exact_chance,
     'chance_token_accuracy': token_chance,
   }
