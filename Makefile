@@ -2,6 +2,7 @@
 # make test       the whole test suite
 # make contract   every encoding through every property of the contract: the table of worst errors
 # make mutants    twelve known faults planted in a copy: does a test go red?
+# make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
 # make lint       ruff
 # make parity     the comparison with other programs (transformers, x-transformers), run live beside ours
 # make bench      speed and memory against other programs, into docs/performance.md (ARGS=--quick: in under five minutes)
@@ -12,7 +13,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test contract mutants parity bench lint clean
+.PHONY: demo test contract mutants parity bench fits lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -55,9 +56,16 @@ mutants: $(VENV)/test
 bench: $(VENV)/run $(VENV)-parity/run
 	$(VENV)/bin/python scripts/bench.py $(ARGS)
 
+$(VENV)-tpu/run: pyproject.toml constraints.txt
+	@echo 'installing libtpu into $(VENV)-tpu (a download of 700 MB)' >&2
+	@$(PYTHON) -m venv $(VENV)-tpu && $(VENV)-tpu/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[fits]' && touch $@
+
+fits: $(VENV)-tpu/run
+	@$(VENV)-tpu/bin/python scripts/fits.py $(ARGS)
+
 lint: $(VENV)/test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 
 clean:
-	rm -rf $(VENV) $(VENV)-parity .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-parity $(VENV)-tpu .pytest_cache .ruff_cache .hypothesis

@@ -1,11 +1,14 @@
 """Evaluate a checkpoint at lengths and under encodings it was not trained with.
 
   python eval.py --workdir=runs/a --lengths=64,128,256,512
-  python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=nonoverlapping,prefix
+  python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=all
   python eval.py --workdir=runs/copy --lengths=8,16,32
 
-Prints a table and appends one JSON object a line to WORKDIR/eval/<protocol>.jsonl. A map without a factor takes max(1, length /
-train_length) at each length. A run on a task is tested on samples of exactly those lengths. Exit codes as train.py's.
+Protocols: context (the same targets with more and more context), nonoverlapping, sliding, buckets (by position), prefix; default: the first
+two. A run on a task is tested on samples of exactly those lengths (protocol task).
+Prints tables, the accounting of what longer windows gain, and for every encoding the three lengths (acceptable, computable, reliable), and
+appends one JSON object a line to WORKDIR/eval/<protocol>.jsonl. A map without a factor takes max(1, length / train_length) at each length.
+Exit codes as train.py's.
 """
 
 from absl import flags
@@ -16,8 +19,15 @@ WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
 LENGTHS = flags.DEFINE_list('lengths', None, 'Lengths in tokens, comma-separated.')
 ENCODINGS = flags.DEFINE_string('encodings', '', 'Encodings to read the same parameters under; default: the trained one.')
 PROTOCOLS = flags.DEFINE_list(
-  'protocols', [], "nonoverlapping, prefix, task; default: the first, or 'task' for a run that was trained on one."
+  'protocols', [], "context, nonoverlapping, sliding, buckets, prefix, or 'all'; default: the first two, or 'task'."
 )
+STRIDE = flags.DEFINE_integer('stride', 0, 'sliding: targets a window goes on by; 0: a quarter of the window.')
+SPAN = flags.DEFINE_integer('span', 0, 'context: targets of a span; 0: half of the training length, 64 at most.')
+SPANS = flags.DEFINE_integer('spans', 0, 'context: the most spans; 0: 16 to 256, by max_targets.')
+SEED = flags.DEFINE_integer('seed', 0, 'Of what is drawn: the order of far text, resamples.')
+MARGIN = flags.DEFINE_float('margin', 0.05, 'Nats that a reliable length may cost, with 95 % confidence.')
+BAR = flags.DEFINE_float('bar', None, 'Loss in nats that must be reached at the training length for any claim beyond it.')
+MEMORY = flags.DEFINE_float('memory', 0.0, 'GB for the computable length, by the compiler; 0: what was computed here counts.')
 SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Documents to score.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
@@ -34,12 +44,16 @@ def main():
 
   import pe_jax
   from pe_jax import evaluate
-  from pe_jax.report import table
+  from pe_jax.evaluate import lengths as three
+  from pe_jax.report import protocols
 
+  options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
   run = pe_jax.load(WORKDIR.value, step)
-  rows = run.evaluate(lengths, specs, PROTOCOLS.value, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
-  print(table.tasks(rows) if rows[0]['protocol'] == 'task' else table.losses(rows), flush=True)
+  subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
+  wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
+  rows = evaluate.evaluate(subject, lengths, specs, wanted, {'step': run.step, 'split': SPLIT.value}, options)
   evaluate.write(WORKDIR.value, rows)
+  print(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)), flush=True)
 
 
 if __name__ == '__main__':

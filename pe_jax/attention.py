@@ -1,12 +1,13 @@
 """Attention over positions: which keys a query sees and with what bias, from the same `Where` in every path.
 
-Scores, biases and the softmax are float32 whatever the model's dtype. A query that sees no key gets exactly 0. Three paths give the same
+Scores, biases and the softmax are float32 whatever the model's dtype. A query that sees no key gets exactly 0. All paths give the same
 numbers:
 
 - dense: all rows at once. For short texts, and for the few queries of a decoding step.
 - chunked: rows in chunks of queries, against the keys up to the end of the chunk's group; for records that look at content and need whole
   rows, and for training at usual lengths. Rows are made again in the backward pass.
 - blockwise: blocks of queries and keys, in memory that grows with the length (blockwise.py).
+- splash, flash, cudnn: kernels of accelerators, for records and rows that they can serve (kernels/).
 """
 
 import functools
@@ -14,26 +15,74 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from pe_jax import blockwise
+from pe_jax import blockwise, kernels
 from pe_jax.encodings.base import scores
+from pe_jax.errors import ConfigError
 
 GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
+FEW = 16  # queries, as of a decoding step: never worth more than rows as they are
 CHUNK, BLOCK = 128, 512  # the best of those tried on a CPU
 LONG = 1024  # from here on blockwise is as fast and takes less memory
 
 
-def choose(enc, queries, keys, method='auto'):
-  """The path: `method`, or for 'auto' what the record allows and the number of queries and keys asks for."""
+def choose(enc, queries, keys, method='auto', platform='', case=None):
+  """The path: `method`, or for 'auto' what the record allows and the number of queries and keys asks for.
+
+  A kernel that is asked for by name serves texts or refuses; few queries, and those that look into a cache, go as under 'auto'.
+  `platform` is a key of `kernels.OF`, '' that of this process's devices; `case` a `kernels.Case`.
+  """
+  platform, case = platform or kernels.here(), case or kernels.Case()
+  if method in kernels.NAMES:
+    if case.same and queries > FEW:
+      refuse(method, enc, platform, case)
+      return method
+    method = 'auto'
   if method != 'auto':
     return 'chunked' if method == 'blockwise' and whole_rows(enc) else method
-  if queries * keys <= CHUNK**2 or queries <= 16:
+  if queries * keys <= CHUNK**2 or queries <= FEW:
     return 'dense'
+  for name in kernels.OF[platform]:
+    if not kernels.refusal(name, enc, case):
+      return name
   return 'chunked' if whole_rows(enc) or keys < LONG else 'blockwise'
 
 
-def paths(enc, num_layers, length, method='auto'):
-  """What `choose` takes in the layers of a forward over a text, for records: 'blockwise', or 'blockwise, chunked' where layers differ."""
-  return ', '.join(sorted({choose(enc.at_layer(n), length, length, method) for n in range(num_layers)}))
+def refuse(name, enc, platform, case):
+  """Refuses a kernel that cannot serve the record. `platform`: '' where it is not known yet."""
+  if platform and name not in kernels.OF[platform]:
+    raise ConfigError(f"model.attention: '{name}' is no kernel of this platform, which is {platform} (use 'auto')")
+  if why := kernels.refusal(name, enc, case):
+    raise ConfigError(f"model.attention: '{name}' {why}; 'auto' takes a path that can")
+
+
+def check(config, enc, single):
+  """Refuses a kernel asked for by name that cannot serve a forward under the config. `single` is that of its `Where`."""
+  m = config.model
+  for record in [record for _, record in enc.schedule] or [enc]:
+    for n in range(m.num_layers if m.attention in kernels.NAMES else 0):
+      refuse(m.attention, record.at_layer(n), m.platform, kernels.Case.of_config(config, record, n, single))
+
+
+def paths(config, enc, length, single=False, same=True):
+  """What `choose` takes in the layers of a forward over a text, for records: 'blockwise', or 'blockwise, chunked' where layers differ.
+
+  `single` and `same` are those of its `kernels.Case`.
+  """
+  m = config.model
+
+  def path(n):
+    return choose(enc.at_layer(n), length, length, m.attention, m.platform, kernels.Case.of_config(config, enc, n, single, same))
+
+  return ', '.join(sorted({path(n) for n in range(m.num_layers)}))
+
+
+def reading(config):
+  """The config with the path chosen anew: a kernel is the choice of who trains, and a checkpoint is read on any machine."""
+  c = config.copy_and_resolve_references()
+  c.unlock()
+  c.model.attention = 'auto' if c.model.attention in kernels.NAMES else c.model.attention
+  c.model.platform = c.model.platform if c.model.platform == 'interpret' else ''
+  return c.lock()
 
 
 def whole_rows(enc):
@@ -41,19 +90,23 @@ def whole_rows(enc):
   return bool(enc.score or enc.normalise)
 
 
-def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=0):
+def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=0, platform=''):
   """Attention output, (B, T, H, K) in v's dtype.
 
   Args:
     enc: the `Encoding` of this layer; what it adds, hides and normalises is asked of it. Queries and keys come already rotated.
     tables: what its `prepare` returned.
     where: the positions, documents and lengths of queries and keys, with what `token` gave for the keys.
-    method: 'dense', 'chunked', 'blockwise', or 'auto' (`choose`).
+    method: 'dense', 'chunked', 'blockwise', a kernel's name, or 'auto' (`choose`).
     chunk: queries a chunk or a block; 0: 128 and 512.
+    platform: what the program is made for; '': this process's devices.
   """
   if enc.sides:
     where = enc.sides(tables, where)
-  path = choose(enc, q_BTHK.shape[1], k_BSGK.shape[1], method)
+  case = kernels.Case.of_arrays(q_BTHK, v_BSGK, where)
+  path = choose(enc, q_BTHK.shape[1], k_BSGK.shape[1], method, platform, case)
+  if path in kernels.NAMES:
+    return kernels.attend(path, enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk, platform == 'interpret')
   if path == 'dense':
     return attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where)
   if path == 'blockwise':
@@ -65,7 +118,7 @@ def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
   """Rows in chunks. Where queries and keys are the same tokens, a group of chunks sees only the keys up to its end."""
   queries, keys = q_BTHK.shape[1], k_BSGK.shape[1]
   chunks = -(-queries // chunk)
-  same = where.causal and queries == keys and isinstance(where.offset, int) and where.offset == 0
+  same = where.causal and where.same
   groups = min(chunks, GROUPS) if same else 1
   out = []
   for g in range(groups):

@@ -48,6 +48,12 @@ def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, block=512):
 
 def needed(where, size_q, size_k):
   """For each block of queries the first block of keys that any of them may see, and the last one plus one; int32, two of (blocks,)."""
+  first_BN, last_BN = needed_by_row(where, size_q, size_k)
+  return first_BN.min(0), last_BN.max(0)
+
+
+def needed_by_row(where, size_q, size_k):
+  """As `needed`, for each row of the batch by itself; two of (B, blocks)."""
   queries, keys = where.i_BT.shape[1], where.j_BS.shape[1]
   own_T = where.own_index_T()
   first_BT = run_start(where.kdoc_BS)[:, own_T]
@@ -56,7 +62,7 @@ def needed(where, size_q, size_k):
   first_BT = _pad(jnp.where(real_BT, first_BT, keys), -queries % size_q, 1, keys)
   last_BT = _pad(jnp.where(real_BT, last_BT, -1), -queries % size_q, 1, -1)
   shape = (first_BT.shape[0], -1, size_q)
-  return first_BT.reshape(shape).min((0, 2)) // size_k, last_BT.reshape(shape).max((0, 2)) // size_k + 1
+  return first_BT.reshape(shape).min(2) // size_k, last_BT.reshape(shape).max(2) // size_k + 1
 
 
 @dataclasses.dataclass(frozen=True)

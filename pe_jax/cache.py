@@ -23,9 +23,10 @@ from pe_jax.errors import ConfigError
 )
 @dataclasses.dataclass(frozen=True)
 class Cache:
-  """`k` and `v` hold one (B, S, G, K) array a layer, `side` what `Encoding.token` gives; `used` of S slots are filled.
+  """`k` and `v` hold one (B, G, S, K) array a layer, `side` what `Encoding.token` gives; `used` of S slots are filled.
 
-  Slots of document 0 are seen by nobody. `length_B` is the declared length of each row's documents, none above `longest`.
+  A head's keys lie side by side, since every step reads all of them. Slots of document 0 are seen by
+  nobody. `length_B` is the declared length of each row's documents, none above `longest`.
   """
 
   k: tuple
@@ -58,7 +59,7 @@ def create(model, enc, batch, capacity, length, longest=0):
   longest = longest or capacity
   if not isinstance(length, jax.core.Tracer) and not 1 <= (worst := int(np.max(length))) <= longest:
     raise ConfigError(f'cache: a declared length of {worst} tokens does not fit {longest} slots (the cache holds the whole document)')
-  shape = (batch, capacity, model.num_kv_heads, model.head_dim)
+  shape = (batch, model.num_kv_heads, capacity, model.head_dim)
   empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
   slots = jnp.zeros((batch, capacity), jnp.int32)
   length_B = jnp.broadcast_to(jnp.asarray(length, jnp.int32), (batch,))
@@ -93,9 +94,20 @@ def extend(cache, pos_BT, doc_BT):
   return where, dataclasses.replace(cache, pos_BS=pos_BS, doc_BS=doc_BS, used=cache.used + new), alone
 
 
-def put(slots, new, start):
-  """The slots, arrays (B, S, ...), with new entries (B, T, ...) from index `start` on."""
-  return jax.tree.map(lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b.astype(a.dtype), start, axis=1), slots, new)
+def put(cache, n, new):
+  """Layer n's (keys, values, side values) in all slots, (B, S, ...), with those of new tokens, (B, T, ...), from the first free slot on."""
+
+  def written(slots, new, axis):
+    return jax.lax.dynamic_update_slice_in_dim(slots, new.astype(slots.dtype), cache.used, axis)
+
+  k_BGSK, v_BGSK = (written(slots, x.swapaxes(1, 2), 2) for slots, x in ((cache.k[n], new[0]), (cache.v[n], new[1])))
+  return k_BGSK.swapaxes(1, 2), v_BGSK.swapaxes(1, 2), jax.tree.map(lambda slots, x: written(slots, x, 1), cache.side[n], new[2])
+
+
+def filled(cache, layers):
+  """The cache with what `put` gave for every layer."""
+  k, v, side = zip(*layers, strict=True)
+  return dataclasses.replace(cache, k=tuple(x.swapaxes(1, 2) for x in k), v=tuple(x.swapaxes(1, 2) for x in v), side=side)
 
 
 def rows(cache, row_X):

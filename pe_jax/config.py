@@ -53,7 +53,10 @@ def default():
   c.model.dropout = 0.0
   c.model.remat = False  # recompute each block in the backward pass instead of keeping its activations
   c.model.scan_layers = False  # compile one block for all layers: deep models start sooner; on a CPU steps take longer
-  c.model.attention = 'auto'  # 'dense', 'chunked', 'blockwise', or 'auto': by what the encoding does and the length (attention.py)
+  c.model.attention = 'auto'  # 'dense', 'chunked', 'blockwise', 'splash', 'flash', 'cudnn', or 'auto': by what can serve (attention.py)
+  c.model.platform = (
+    ''  # that programs are made for: 'tpu', 'cuda', 'cpu'; '': this process's; 'interpret': a TPU's kernels on any (for tests)
+  )
   c.model.attention_chunk = 0  # queries a chunk or block; 0: 128 or 512, whichever is used
 
   c.data = ml_collections.ConfigDict()

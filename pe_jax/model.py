@@ -26,6 +26,7 @@ ACTIVATIONS = {
   'geglu': nn.gelu,
 }
 GATED = ('swiglu', 'geglu')
+PIECE = 16_384  # positions that an MLP takes at a time: its hidden units are the widest array of a very long text
 
 
 def dims(config):
@@ -71,19 +72,13 @@ def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None, alo
   of these tokens among themselves, join(n, (keys, values, side values) of these tokens in layer n) those of all tokens in `where`.
   """
   if cache is not None:
-    start = cache.used
+    join = functools.partial(kv.put, cache)
     where, cache, alone = kv.extend(cache, *where)
-
-    def join(n, new):
-      return kv.put((cache.k[n], cache.v[n], cache.side[n]), new, start)
 
   check_length(enc, where.j_BS.shape[1])
   decoder = Decoder(config.model, enc, join)
   x_BTD, layers = decoder.apply({'params': params['decoder']}, tokens_BT, where, alone or where, params['encoding'], key_B)
-  if cache is not None:
-    k, v, side = zip(*layers, strict=True)
-    cache = dataclasses.replace(cache, k=k, v=v, side=side)
-  return x_BTD, cache
+  return x_BTD, None if cache is None else kv.filled(cache, layers)
 
 
 def head(config, params):
@@ -200,9 +195,15 @@ class Block(nn.Module):
     y_BTD = dropout(y_BTD, m.dropout, key_B, 0)
     if m.parallel_block:
       b_BTD = a_BTD if m.shared_block_norm else norm(m, 'mlp_norm')(x_BTD)
-      return x_BTD + y_BTD + dropout(mlp(b_BTD), m.dropout, key_B, 1), layer
+      return x_BTD + y_BTD + dropout(in_pieces(mlp, b_BTD), m.dropout, key_B, 1), layer
     x_BTD = x_BTD + y_BTD
-    return x_BTD + dropout(mlp(norm(m, 'mlp_norm')(x_BTD)), m.dropout, key_B, 1), layer
+    return x_BTD + dropout(in_pieces(mlp, norm(m, 'mlp_norm')(x_BTD)), m.dropout, key_B, 1), layer
+
+
+def in_pieces(function, x_BTD):
+  """function(x), which looks at each position alone, for `PIECE` positions at a time."""
+  parts = [function(x_BTD[:, n : n + PIECE]) for n in range(0, x_BTD.shape[1], PIECE)]
+  return jnp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 class Attention(nn.Module):
@@ -234,7 +235,7 @@ class Attention(nn.Module):
     where = dataclasses.replace(where, side=side)
     if enc.rotate and not turn_first:
       q_BTHK, k_BSGK = enc.rotate(tables, q_BTHK, k_BSGK)
-    out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk)
+    out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk, m.platform)
     out = out_BTHK.reshape(*x_BTD.shape[:2], -1)
     return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out')(out), layer
 

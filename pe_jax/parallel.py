@@ -66,9 +66,9 @@ def _jit(config, train_step, eval_step, devices):
   def put_batch(batch):
     return {k: jax.make_array_from_process_local_data(rows, v) for k, v in batch.items()}
 
-  options = process.options(long=config.train_length >= attention.LONG)
-  step = jax.jit(train_step, donate_argnums=0, compiler_options=options)
-  evaluate = jax.jit(eval_step)
+  options = {} if config.model.platform == 'tpu' else process.options(long=config.train_length >= attention.LONG)
+  step = jax.jit(within(grid, train_step), donate_argnums=0, compiler_options=options)
+  evaluate = jax.jit(within(grid, eval_step))
   return Spread(
     step=step,
     put_state=lambda state: jax.device_put(state, jax.tree.map(lambda x: sharding(grid, x.shape), state)),
@@ -76,6 +76,26 @@ def _jit(config, train_step, eval_step, devices):
     get_state=lambda state: state,
     evaluate=lambda params, batch: evaluate(params, put_batch(batch)),
   )
+
+
+def abstract(config, state, devices):
+  """(state, batch) as shapes and where they lie, for programs that are compiled and not run."""
+  grid = mesh(config, devices)
+  rows = NamedSharding(grid, P(('data', 'fsdp')))
+  types = {'tokens': jnp.int32, 'targets': jnp.int32, 'weight': jnp.float32, 'doc': jnp.int32, 'pos': jnp.int32, 'row': jnp.int32}
+  size = {name: (config.batch_size,) if name == 'row' else (config.batch_size, config.train_length) for name in types}
+  batch = {name: jax.ShapeDtypeStruct(size[name], dtype, sharding=rows) for name, dtype in types.items()}
+  return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding(grid, x.shape)), state), batch
+
+
+def within(grid, function):
+  """The function, traced with the mesh in force: kernels, which XLA cannot partition, cut the rows by it (kernels/layout.py)."""
+
+  def inside(*args):
+    with jax.sharding.use_abstract_mesh(grid.abstract_mesh):
+      return function(*args)
+
+  return inside
 
 
 def sharding(grid, shape):

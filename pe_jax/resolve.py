@@ -57,7 +57,8 @@ CHOICES = {
   'model.norm': ('rms', 'layer'),
   'model.qk_norm': ('none', 'head', 'full'),
   'model.dtype': ('float32', 'bfloat16'),
-  'model.attention': ('auto', 'dense', 'chunked', 'blockwise'),
+  'model.attention': ('auto', 'dense', 'chunked', 'blockwise', 'splash', 'flash', 'cudnn'),
+  'model.platform': ('', 'tpu', 'cuda', 'cpu', 'interpret'),
   'data.packing': ('concat', 'pad'),
   'data.unicode_errors': ('strict', 'replace'),
   'data.task_sampling': ('uniform', 'long'),
@@ -83,7 +84,7 @@ def resolve(config):
   if c.optim.warmup_steps > c.num_train_steps:
     raise ConfigError(f'optim.warmup_steps: {c.optim.warmup_steps} exceeds num_train_steps={c.num_train_steps}')
 
-  from pe_jax import model, optim
+  from pe_jax import attention, model, optim
 
   optim.check_name(c.optim.name)
   c.encoding = str(encodings.parse(c.encoding))
@@ -91,6 +92,7 @@ def resolve(config):
   model.check_length(enc, c.train_length)
   if c.model.scan_layers and any(record.layer for record in [enc, *(record for _, record in enc.schedule)]):
     raise ConfigError(f"model.scan_layers: '{c.encoding}' has a record for each layer, and a scan runs one for all (scan_layers=False)")
+  attention.check(c, enc, single=c.data.packing == 'pad')
   # The embedding was trained at one scale; another encoding at evaluation must not change it.
   c.model.embed_scale = c.model.embed_scale or (c.model.embed_dim**0.5 if enc.embed else 1.0)
   return c.lock()

@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from ml_collections import ConfigDict
 
-from pe_jax import decode, encodings, evaluate, model, prompts, sampling, workdir
+from pe_jax import attention, decode, encodings, evaluate, model, prompts, sampling, workdir
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.data import tokenizer as tokenizer_lib
 from pe_jax.encodings.base import Encoding, Where
@@ -68,7 +68,7 @@ class Run:
     pos_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1], dtype=jnp.int32)[None], tokens_BT.shape) if pos is None else jnp.asarray(pos)
     doc_BT = jnp.ones_like(tokens_BT) if doc is None else jnp.asarray(doc)
     enc = self.encoding(encoding, tokens_BT.shape[1])
-    return _logits(self.config, enc, self.params, tokens_BT, pos_BT, doc_BT)
+    return _logits(attention.reading(self.config), enc, self.params, tokens_BT, pos_BT, doc_BT)
 
   def evaluate(
     self,
@@ -77,12 +77,13 @@ class Run:
     protocols: Sequence[str] = (),
     split: str = 'test',
     max_targets: int = 0,
+    options: evaluate.Options | None = None,
     samples: int = 500,
     task: str = '',
   ) -> list[dict]:
     """Result rows, as eval.py writes them; `samples` and `task` are for a run that was trained on a task."""
     subject = evaluate.subject(self.config, self.params, split, max_targets, samples, task)
-    return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split})
+    return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split}, options)
 
   def generate(
     self,
@@ -115,7 +116,7 @@ class Run:
     tokenizer = tokenizer_lib.make(self.config.data.tokenizer)
     texts = [_ids(tokenizer, one) for one in _prompts(prompt)]
     enc = self.encoding(encoding, length or max(map(len, texts), default=0) + new_tokens)
-    given = (self.config, enc, self.params, *prompts.padded(texts))
+    given = (attention.reading(self.config), enc, self.params, *prompts.padded(texts))
     more = {'new_tokens': new_tokens, 'declared_length': length, 'stop': stop}
     if beams:
       if (temperature, top_k, top_p) != (1.0, 0, 1.0):

@@ -87,6 +87,7 @@ def make_eval(config, enc):
 
 
 def _nll_sums(config, enc, params, batch, key_B=None, position_key=None):
-  where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'], position_key)
+  single = config.data.packing == 'pad'
+  where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal, single=single), batch['row'], position_key)
   x_BTD, _ = model.hidden(config, enc, params, batch['tokens'], where, key_B=key_B)
   return loss.weighted_sum(x_BTD, *model.head(config, params), batch['targets'], batch['weight']), jnp.sum(batch['weight'])

@@ -64,7 +64,7 @@ def environment(config):
   """What env.json says of this run in this process: versions, devices, options, and the path that attention takes."""
   enc, length = encodings.make(config.encoding, model.dims(config)), config.train_length
   records = [record for _, record in enc.schedule] or [enc]
-  taken = [attention.paths(record, config.model.num_layers, length, config.model.attention) for record in records]
+  taken = [attention.paths(config, record, length, single=config.data.packing == 'pad') for record in records]
   return workdir_lib.environment(', then '.join(taken), long=length >= attention.LONG)
 
 

@@ -1,7 +1,5 @@
 """Attention against a float64 loop, and the places where attention code usually goes wrong."""
 
-import dataclasses
-
 import jax
 import jax.extend.core
 import jax.numpy as jnp
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 
-from pe_jax import attention, blockwise, encodings
+from pe_jax import attention, blockwise, encodings, model
 from pe_jax.encodings.base import Dims, Traits, Where, run_length, skew
 from pe_jax.encodings.base import Encoding as Record
 
@@ -159,8 +157,9 @@ def test_the_path_is_chosen_by_what_a_record_does_and_by_length():
     attention.choose(alibi, 512, 512) == attention.choose(cope, 32_768, 32_768) == attention.choose(cope, 64, 64, 'blockwise') == 'chunked'
   )
   assert attention.choose(alibi, 32_768, 32_768) == 'blockwise'
-  mixed = encodings.make('layers(alibi, cope)', dataclasses.replace(DIMS, num_layers=2))
-  assert attention.paths(mixed, 2, 32_768) == 'blockwise, chunked'
+  config = tiny.config()
+  mixed = encodings.make('layers(alibi, cope)', model.dims(config))
+  assert attention.paths(config, mixed, 32_768) == 'blockwise, chunked'
 
 
 def test_skew_is_a_toeplitz_matrix():

@@ -11,7 +11,7 @@ import tiny_runs as runs
 import pe_jax
 from pe_jax import encodings, evaluate, model, resolve
 from pe_jax.errors import ConfigError, NotFinite
-from pe_jax.evaluate import prefix, score
+from pe_jax.evaluate import prefix, result, score
 
 pytestmark = pytest.mark.xdist_group('evaluation')  # what is made once in a process is used by all of the file
 
@@ -190,7 +190,7 @@ def test_a_loss_that_is_not_finite_is_a_sentence():
       r"'t5' reads the learned parameter \['table'\] of shape \(32, 2\), and the checkpoint does not have it",
     ),
     ([16], ['ropes'], ['prefix'], r"did you mean 'rope'"),
-    ([16], None, ['slide'], 'there are nonoverlapping, prefix'),
+    ([16], None, ['slide'], 'there are context, nonoverlapping, sliding, buckets, prefix'),
   ],
 )
 def test_what_cannot_be_measured_is_refused_first(lengths, specs, wanted, match, monkeypatch):
@@ -200,7 +200,7 @@ def test_what_cannot_be_measured_is_refused_first(lengths, specs, wanted, match,
 
 
 def test_buckets_are_means_of_positions():
-  rows = evaluate.buckets(np.arange(5.0), np.asarray([1.0, 1, 2, 1, 0]), 2)
+  rows = result.buckets(np.arange(5.0), np.asarray([1.0, 1, 2, 1, 0]), 2)
   assert rows[0] == {'start': 0, 'end': 2, 'nll': 0.5, 'targets': 2}
   assert rows[1] == {'start': 2, 'end': 4, 'nll': 5 / 3, 'targets': 3}
   assert len(rows) == 2  # nobody stood at position 4

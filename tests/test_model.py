@@ -177,3 +177,26 @@ def test_dropout_depends_on_the_rows_own_key_alone():
   whole, half = apply(tokens, pos, doc, keys), apply(tokens[2:], pos[2:], doc[2:], keys[2:])
   assert tiny.error(half, whole[2:]) < 1e-5
   assert tiny.error(apply(tokens, pos, doc, None), whole) > 1e-3
+
+
+def test_a_long_text_goes_through_the_mlp_in_pieces_with_the_same_result(monkeypatch):
+  tokens = tiny.tokens(2, 12)
+  whole = logits('rope', tokens)
+  monkeypatch.setattr(model, 'PIECE', 5)  # 5, 5 and 2 positions
+  assert tiny.error(logits('rope', tokens, dropout=0.1), whole) < 1e-6
+
+
+def test_the_hidden_units_of_a_long_text_are_never_whole(monkeypatch):
+  """By the compiler's account of the memory that a forward works in."""
+  config, enc, params = tiny.made('rope', embed_dim=64, mlp_dim=1024, head_dim=16, num_heads=4)
+  row = jax.ShapeDtypeStruct((1, 2**16), jnp.int32)
+
+  def need():
+    def forward(params, tokens, pos, doc):
+      return model.hidden(config, enc, params, tokens, Where.forward(pos, doc))[0]
+
+    return jax.jit(forward).lower(params, row, row, row).compile().memory_analysis().temp_size_in_bytes
+
+  in_pieces = need()
+  monkeypatch.setattr(model, 'PIECE', 2**16)
+  assert in_pieces < need() - 2**16 * 1024 * 4 / 2

@@ -28,7 +28,8 @@ def made(spec, train_length=TRAIN_LENGTH, **changes):
   c = config(**changes)
   c = c if train_length == TRAIN_LENGTH else _with_length(c, train_length)
   enc = encodings.make(spec, model.dims(c))
-  changes.pop('attention', None), changes.pop('dtype', None)
+  for name in ('attention', 'dtype', 'platform'):
+    changes.pop(name, None)
   return c, enc, {'decoder': _decoder(**changes), 'encoding': _moved(enc.parameters(jax.random.PRNGKey(1)))}
 
 

@@ -91,6 +91,24 @@ def windows(documents, length, bos):
   return _lay(documents, length, bos, source[order], start[order], size[order], row[order], column[order])
 
 
+def sliding(documents, length, stride, bos):
+  """Windows of `length` targets that start every `stride` targets, a row each. The first of a document scores all of its targets, the
+  others their last ones, those that no earlier window has scored; the others weigh nothing.
+  """
+  targets = _targets(documents, length, bos)
+  count = np.where(targets > 0, 1 + np.maximum(-(-(targets - length) // stride), 0), 0)
+  source = np.repeat(np.arange(len(targets)), count)
+  start = (np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)) * stride
+  rows = pieces(documents, length, bos, source, start, np.minimum(length, targets[source] - start))
+  again = (start > 0)[:, None] & (rows.pos_BT < length - stride)
+  return dataclasses.replace(rows, weight_BT=np.where(again, np.float32(0), rows.weight_BT))
+
+
+def pieces(documents, length, bos, source, start, size):
+  """The targets start .. start + size of documents `source`, a row each. Sources come in rising order."""
+  return _lay(documents, length, bos, source, start, size, np.arange(len(size)), np.zeros_like(size))
+
+
 def by_name(name):
   """The packing of `data.packing`."""
   known = {'concat': concat, 'pad': pad, 'windows': windows}

@@ -13,7 +13,14 @@ def streams(config, process_index=0, process_count=1):
     return source.streams(config, process_index, process_count)
   tokenizer = make(data.tokenizer)
   train, validation = sources.open(data, 'train'), sources.open(data, 'validation')
-  rows, _ = evaluation_rows(validation, tokenizer, length=config.train_length, max_targets=config.eval_targets, min_bytes=data.min_bytes)
+  rows, _ = evaluation_rows(
+    validation,
+    tokenizer,
+    length=config.train_length,
+    max_targets=config.eval_targets,
+    min_bytes=data.min_bytes,
+    packing='pad' if data.packing == 'pad' else 'windows',  # the step is told of rows of one document each
+  )
   batches = Batches(
     train,
     tokenizer,

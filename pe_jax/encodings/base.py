@@ -27,7 +27,7 @@ class Dims:
 @functools.partial(
   jax.tree_util.register_dataclass,
   data_fields=['i_BT', 'j_BS', 'qdoc_BT', 'kdoc_BS', 'qlen_BT', 'klen_BS', 'offset', 'qside', 'side'],
-  meta_fields=['longest', 'causal', 'contiguous'],
+  meta_fields=['longest', 'causal', 'contiguous', 'same', 'single'],
 )
 @dataclasses.dataclass(frozen=True)
 class Where:
@@ -41,6 +41,8 @@ class Where:
     longest: no document's length is above this; known before tracing.
     causal: a query sees only keys at positions up to its own.
     contiguous: within a document positions rise by one with the index, so that distance = index difference.
+    same: queries and keys are the same tokens, in the same order.
+    single: each row begins with its only document, and the rest is padding; for kernels that know no documents.
     side: what `Encoding.token` gave for each key, leading axes (B, S); after `Encoding.sides` what a key brings to each pair.
     qside: what a query brings to each pair, leading axes (B, T); set by `Encoding.sides`.
   """
@@ -55,15 +57,17 @@ class Where:
   longest: int
   causal: bool = True
   contiguous: bool = True
+  same: bool = False
+  single: bool = False
   side: object = None
   qside: object = None
 
   @classmethod
-  def forward(cls, pos_BT, doc_BT, causal=True, contiguous=True, length=None):
+  def forward(cls, pos_BT, doc_BT, causal=True, contiguous=True, length=None, single=False):
     """Queries and keys are the same tokens. A document is one run of equal ids in its row, as long as that run unless declared."""
     len_BT = run_length(doc_BT) if length is None else jnp.full_like(doc_BT, length)
     longest = max(doc_BT.shape[1], length or 0)
-    return cls(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, longest, causal, contiguous)
+    return cls(pos_BT, pos_BT, doc_BT, doc_BT, len_BT, len_BT, 0, longest, causal, contiguous, True, single)
 
   def distance_BTS(self):
     """Query position minus key position."""
@@ -82,13 +86,13 @@ class Where:
     """The cut to queries start .. start + size - 1."""
     cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size, axis=1)
     cuts = {name: jax.tree.map(cut, getattr(self, name)) for name in ('i_BT', 'qdoc_BT', 'qlen_BT', 'qside')}
-    return dataclasses.replace(self, offset=self.offset + start, **cuts)
+    return dataclasses.replace(self, offset=self.offset + start, same=False, **cuts)
 
   def keys(self, start, size):
     """The cut to keys start .. start + size - 1."""
     cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size, axis=1)
     cuts = {name: jax.tree.map(cut, getattr(self, name)) for name in ('j_BS', 'kdoc_BS', 'klen_BS', 'side')}
-    return dataclasses.replace(self, offset=self.offset - start, **cuts)
+    return dataclasses.replace(self, offset=self.offset - start, same=False, **cuts)
 
   def own_index_T(self):
     """Index of each query among the keys: a query is a key too. Padding beyond the last key stands at the last."""

@@ -6,22 +6,20 @@ row carries both names.
 
 import dataclasses
 import importlib
-import math
 import pathlib
 
-import jax
-import numpy as np
-
 from pe_jax import attention, data, encodings, metrics, model, progress, tasks
-from pe_jax.config import config_hash, did_you_mean
+from pe_jax.config import did_you_mean
 from pe_jax.encodings.base import Traits
-from pe_jax.errors import ConfigError, NotFinite
-from pe_jax.evaluate import score
+from pe_jax.errors import ConfigError
+from pe_jax.evaluate import result, score
+from pe_jax.evaluate.options import Options as Options
 
 
-def protocols():
-  """Names of the protocols, each a file of this folder."""
-  return ['nonoverlapping', 'prefix', 'task']
+def protocols(subject=None):
+  """Names of the protocols, each a file of this folder; with a subject those that fit it, the most telling first."""
+  of_text = ['context', 'nonoverlapping', 'sliding', 'buckets', 'prefix']
+  return [*of_text, 'task'] if subject is None else ['task'] if subject.task else of_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +57,10 @@ class Subject:
     """`score.by_position` under the spec."""
     return score.by_position(self.config, self.encoding(spec, length), self.params, rows, advance)
 
+  def scored(self, spec, length, rows, advance):
+    """`score.batches` under the spec."""
+    return score.batches(self.config, self.encoding(spec, length), self.params, rows, advance)
+
 
 def subject(config, params, split='test', max_targets=0, samples=500, task=''):
   """The Subject for a run's own data.
@@ -89,7 +91,7 @@ def _task(trained, other):
   return task
 
 
-def evaluate(subject, lengths, specs=None, wanted=(), extra=None):
+def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
   """Result rows for every protocol, encoding and length.
 
   Args:
@@ -98,13 +100,15 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None):
     specs: encodings as strings or Specs; None: the trained one. Fields they leave open are the trained encoding's.
     wanted: names of protocols; none: 'nonoverlapping', or 'task' for a run that was trained on one.
     extra: more entries for every row, such as the checkpoint's step.
+    options: an `Options`.
   """
   trained = encodings.parse(subject.config.encoding)
   # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
   specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
   specs = [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
   wanted = wanted or ['task' if subject.task else 'nonoverlapping']
-  check(subject, lengths, specs, wanted)
+  options = options or Options()
+  check(subject, lengths, specs, wanted, options)
   if subject.task:
     tokens = subject.info['samples'] * sum(map(subject.positions, lengths)) * len(specs)
   else:
@@ -115,69 +119,33 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None):
       measure = importlib.import_module(f'pe_jax.evaluate.{protocol}').measure
       for spec in specs:
         note = f'{protocol} {spec}'
-        for length, at_length, nll_T, weight_T, convention in measure(subject, spec, lengths, lambda n, note=note: bar.advance(n, note)):
-          row = result_row(subject, nll_T, weight_T)
-          enc, m = subject.encoding(at_length, len(nll_T)), subject.config.model
-          row['positions'] = enc.traits.positions
-          row['attention'] = attention.paths(enc, m.num_layers, len(nll_T), m.attention)
-          named = {'encoding': str(at_length), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
-          named |= {'length': length, 'protocol': protocol}
-          rows.append(named | row | convention | (extra or {}))
+        for found in measure(subject, spec, lengths, options, lambda n, note=note: bar.advance(n, note)):
+          enc, count = subject.encoding(found.spec, len(found.nll_T)), len(found.nll_T)
+          named = {'encoding': str(found.spec), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
+          named |= {'length': found.length, 'protocol': protocol, 'positions': enc.traits.positions}
+          one_row = not score.over_devices(count)
+          named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
+          rows.append(named | result.row(subject, found) | (extra or {}))
   return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length']))
 
 
-def check(subject, lengths, specs, wanted):
+def check(subject, lengths, specs, wanted, options):
   """Refuses what cannot be measured, before anything is compiled."""
   for protocol in wanted:
     if protocol not in protocols():
       known = protocols()
       raise ConfigError(f"protocols: '{protocol}' is unknown{did_you_mean(protocol, known)} (there are {', '.join(known)})")
     if (protocol == 'task') != (subject.task is not None):
-      what, way_out = ('a task', 'task') if subject.task else ('text', 'nonoverlapping or prefix')
+      what, way_out = ('a task', 'task') if subject.task else ('text', ', '.join(protocols(subject)))
       raise ConfigError(f"protocols: '{protocol}' does not fit a run that was trained on {what} (take {way_out})")
   if not lengths or min(lengths) < 1:
     raise ConfigError(f'lengths: {list(lengths)} must be one or more numbers of tokens, each at least 1')
+  options.check(lengths, subject.config.train_length)
   for length in lengths if subject.task else []:
     subject.task.check_length(length)
   for spec in specs:
     for positions in map(subject.positions, lengths):
       subject.encoding(subject.at_length(spec, positions), positions)
-
-
-def result_row(subject, nll_T, weight_T):
-  """Losses, counts and the conditions under which they were measured."""
-  config, tokenizer = subject.config, subject.tokenizer
-  targets = int(weight_T.sum())
-  nll = float(nll_T.sum() / targets)
-  if not math.isfinite(nll):
-    raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
-  info = {'documents': 0, 'documents_sha256': ''} | subject.info  # a task has other samples at each length, and says so itself
-  bytes_a_target = info['bytes'] / info['targets'] if 'bytes' in info else 0
-  return {
-    'train_length': config.train_length,
-    'nll': nll,
-    'ppl': math.exp(min(nll, 700.0)),
-    'bits_per_byte': nll / math.log(2) / bytes_a_target if bytes_a_target else None,
-    'targets': targets,
-    'documents': info['documents'],
-    'documents_sha256': info['documents_sha256'],
-    'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
-    'bos': tokenizer.bos is not None,
-    'backend': jax.default_backend(),
-    'device_kind': jax.devices()[0].device_kind,
-    'device_count': jax.device_count(),
-    'config_hash': config_hash(config),
-    'seed': config.seed,
-  }
-
-
-def buckets(nll_T, weight_T, width):
-  """Mean loss in buckets of positions [start, end)."""
-  starts = np.arange(0, len(nll_T), width)
-  nll, weight = np.add.reduceat(nll_T, starts), np.add.reduceat(weight_T, starts)
-  ends = np.minimum(starts + width, len(nll_T))
-  rows = zip(starts.tolist(), ends.tolist(), nll.tolist(), weight.tolist(), strict=True)
-  return [{'start': a, 'end': b, 'nll': n / w, 'targets': int(w)} for a, b, n, w in rows if w]
 
 
 def write(workdir, rows):

@@ -9,23 +9,36 @@ import numpy as np
 
 from pe_jax import data
 from pe_jax.errors import DataError
+from pe_jax.evaluate.result import Measured, fingerprint
 
 
-def measure(subject, spec, lengths, advance):
-  """Yields (length, spec at that length, nll by position, targets by position, convention) for each length."""
+def measure(subject, spec, lengths, options, advance):
+  """Yields a Measured for each length."""
+  del options
   longest = max(lengths)
-  rows = data.packing.windows(subject.documents, longest, subject.tokenizer.bos)
-  rows = rows.take(np.flatnonzero((rows.weight_BT.sum(1) == longest) & (rows.doc_BT.max(1) == 1)))
-  if not len(rows):
-    have = max(len(d) for d in subject.documents)
-    raise DataError(f'lengths: no document has {longest} targets (the longest has {have}); ask for shorter lengths or give longer text')
+  rows = full_windows(subject, longest)
   convention = {'window': longest, 'stride': longest, 'windows': len(rows), 'window_mean': float(longest)}
   whole = None
   for length in sorted(lengths, reverse=True):
-    at_length = subject.at_length(spec, length)
+    at_length, part = subject.at_length(spec, length), cut(rows, length)
     if whole is None or subject.length_dependent(at_length, length) or at_length != whole[0]:
-      whole = (at_length, *subject.by_position(at_length, length, cut(rows, length), advance))
-    yield length, at_length, whole[1][:length], whole[2][:length], convention
+      whole = (at_length, *subject.by_position(at_length, length, part, advance))
+    yield Measured(length, at_length, whole[1][:length], whole[2][:length], fingerprint(part), convention)
+
+
+def full_windows(subject, length):
+  """The windows of `length` targets that lie in one document, a row each."""
+  rows = data.packing.windows(subject.documents, length, subject.tokenizer.bos)
+  rows = rows.take(np.flatnonzero((rows.weight_BT.sum(1) == length) & (rows.doc_BT.max(1) == 1)))
+  if not len(rows):
+    raise too_long(subject, length)
+  return rows
+
+
+def too_long(subject, length):
+  """The error for a length that no document has."""
+  have = max(len(d) for d in subject.documents) - (subject.tokenizer.bos is None)
+  return DataError(f'lengths: no document has {length} targets (the longest has {have}); ask for shorter lengths or give longer text')
 
 
 def cut(rows, length):

@@ -5,7 +5,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import loss, model, sequence
+from pe_jax import attention, loss, model, parallel, sequence
 from pe_jax.encodings.base import Where
 
 TOKENS_A_BATCH = 16_384
@@ -27,39 +27,57 @@ def sums(evaluate, params, rows, batch_size):
   return float(nll), float(weight)
 
 
+def one_document_each(rows):
+  """Whether no row has a second document."""
+  return int(rows.doc_BT.max(initial=0)) <= 1
+
+
+def over_devices(length):
+  """Whether a text of this length is spread over devices."""
+  return length >= LONG and len(jax.devices()) > 1
+
+
 def by_position(config, enc, params, rows, advance=lambda tokens: None):
-  """(sum of nll, targets) at each position 0 .. T - 1 of the rows' pieces, float64 (T,) each.
+  """(sum of nll, targets) at each position 0 .. T - 1 of the rows' pieces, float64 (T,) each. `advance`: see `batches`."""
+  length = rows.tokens_BT.shape[1]
+  nll_T, weight_T = np.zeros(length), np.zeros(length)
+  for part, nll_BT in batches(config, enc, params, rows, advance):
+    position = part.pos_BT.ravel()
+    nll_T += np.bincount(position, nll_BT.ravel(), length)
+    weight_T += np.bincount(position, part.weight_BT.ravel(), length)
+  return nll_T, weight_T
+
+
+def batches(config, enc, params, rows, advance=lambda tokens: None):
+  """Yields (Rows, nll x weight of each of their targets, float64 (B, T)); the last Rows may end with rows of padding.
 
   Rows are spread over all devices, and a long row by itself (sequence.py). `advance` is told how many tokens each batch had.
   """
-  length = rows.tokens_BT.shape[1]
+  config, length, single = attention.reading(config), rows.tokens_BT.shape[1], one_document_each(rows)
   devices = jax.devices()
   grid = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
   params = jax.device_put(params, NamedSharding(grid, P()))
-  long = length >= LONG and len(devices) > 1
+  long = over_devices(length)
   size = 1 if long else -(-max(1, min(TOKENS_A_BATCH // length, len(rows))) // len(devices)) * len(devices)
   split = NamedSharding(grid, P()) if long else NamedSharding(grid, P('data'))
 
-  @jax.jit
   def score(params, batch):
-    where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'])
+    where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal, single=single), batch['row'])
     if long:
       return sequence.nll(config, enc, params, batch['tokens'], batch['targets'], where) * batch['weight']
     x_BTD, _ = model.hidden(config, enc, params, batch['tokens'], where)
     return loss.each(x_BTD, *model.head(config, params), batch['targets']) * batch['weight']
 
-  nll_T, weight_T, waiting = np.zeros(length), np.zeros(length), []
+  score = jax.jit(score if long else parallel.within(grid, score))
 
-  def fetch(part, scored):
-    position, weight = part.pos_BT.ravel(), part.weight_BT.ravel()
-    nll_T[:] += np.bincount(position, np.asarray(jax.device_get(scored), np.float64).ravel(), length)
-    weight_T[:] += np.bincount(position, weight, length)
+  def fetched(part, scored):
     advance(part.tokens_BT.size)
+    return part, np.asarray(jax.device_get(scored), np.float64)
 
+  waiting = []
   for n, part in enumerate(rows.batches(size)):
     waiting.append((part, score(params, jax.device_put(as_batch(part, n * size), split))))
     if len(waiting) > 2:
-      fetch(*waiting.pop(0))
+      yield fetched(*waiting.pop(0))
   for part, scored in waiting:
-    fetch(part, scored)
-  return nll_T, weight_T
+    yield fetched(part, scored)

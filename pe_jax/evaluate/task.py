@@ -20,14 +20,16 @@ from pe_jax import decode, model, prompts, tasks
 from pe_jax import loss as losses
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import score
-from pe_jax.evaluate.intervals import wilson
+from pe_jax.evaluate.result import Measured, fingerprint
+from pe_jax.statistics.proportions import wilson
 from pe_jax.tasks import batches, samples
 
 DECODED = 64  # prompts at a time
 
 
-def measure(subject, spec, lengths, advance):
-  """Yields (length, spec at that length, nll by position, targets by position, convention) for each length."""
+def measure(subject, spec, lengths, options, advance):
+  """Yields a Measured for each length."""
+  del options
   task, config = subject.task, subject.config
   trained_to = batches.trained_lengths(tasks.make(config.data.name), config.data)[-1]
   for length in lengths:
@@ -37,13 +39,13 @@ def measure(subject, spec, lengths, advance):
     enc = subject.encoding(at_length, width)
     nll_BT, right_BT = teacher_forced(config, enc, subject.params, rows, advance)
     found = accuracies(task, right_BT, rows.weight_BT)
-    found |= {'task': task.spec, 'row_length': width, 'packed': False, 'documents': len(test.samples), 'documents_sha256': test.sha256}
+    found |= {'task': task.spec, 'row_length': width, 'documents': len(test.samples), 'documents_sha256': test.sha256}
     found |= {'disjoint': test.disjoint, 'distinct_samples': test.distinct}
     if task.floor:
       found |= above_optimum(task, test.samples, nll_BT, rows.weight_BT)
     if task.judge:
       found |= verdicts(task, test.samples, generated(config, enc, subject.params, task, test.samples))
-    yield length, at_length, nll_BT.sum(0), rows.weight_BT.sum(0, dtype=np.float64), found
+    yield Measured(length, at_length, nll_BT.sum(0), rows.weight_BT.sum(0, dtype=np.float64), fingerprint(rows), found)
 
 
 def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
@@ -72,7 +74,7 @@ def accuracies(task, right_BT, weight_BT):
   unbroken_BT = np.logical_and.accumulate(right_BT | ~answer_BT, axis=1)
   exact_B, answers_B = (right_BT | ~answer_BT).all(1), answer_BT.sum(1)
   token_chance, exact_chance = task.chance(answers_B)
-  low, high = wilson(int(exact_B.sum()), len(exact_B))
+  low, high = map(float, wilson(int(exact_B.sum()), len(exact_B)))
   return {
     'samples': len(exact_B),
     'exact_match': float(exact_B.mean()),

@@ -1,0 +1,80 @@
+"""The three lengths of a checkpoint under an encoding: accepted without error, computable in a memory, reliable.
+
+They are three questions. An encoding may accept any length, the program for it may fit the memory, and what comes out may be noise.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pe_jax import attention, encodings, loss, model
+from pe_jax.encodings.base import Where
+from pe_jax.errors import ConfigError
+from pe_jax.statistics import lengths as statistics
+
+LONGEST = 2**22  # tokens; beyond that nothing is asked of the compiler
+
+
+def of_rows(subject, rows, budget=0, margin=statistics.MARGIN, bar=None):
+  """A `statistics.lengths.Lengths` for each encoding that has `context` rows beyond the training length.
+
+  Args:
+    subject: the `Subject` that was evaluated.
+    rows: result rows; those of other protocols are passed over.
+    budget: bytes of memory for `computable`; 0: only what was computed counts.
+    margin: nats that a reliable length may cost.
+    bar: loss in nats that the model must reach in distribution; None: no gate, and the result says so.
+  """
+  train, out = subject.config.train_length, []
+  for asked in dict.fromkeys(r['asked_encoding'] for r in rows if r['protocol'] == 'context'):
+    mine = sorted((r for r in rows if r['protocol'] == 'context' and r['asked_encoding'] == asked), key=lambda r: r['length'])
+    beyond = [r for r in mine if r['length'] > train]
+    if not beyond:
+      continue
+    at_train = next(r for r in mine if r['length'] == train)
+    reference_U = np.asarray(at_train['by_document']['nll'])
+    # Where the spans are all from one document, there is nothing to draw from but that.
+    sum_NU = np.asarray([r['by_document']['nll'] for r in beyond]) - reference_U
+    protocol = f'same targets, last {beyond[0]["span"]}'
+    gate = None if bar is None else ([at_train['nll']], bar)
+    counts = np.asarray([at_train['by_document']['targets']])
+    lengths = [r['length'] for r in beyond]
+    reliable = statistics.of_losses(lengths, sum_NU[:, None], counts, train, protocol, in_distribution=gate, margin=margin)
+    out.append(statistics.Lengths(asked, acceptable(subject, asked), computable(subject, asked, lengths[-1], budget), reliable))
+  return out
+
+
+def acceptable(subject, spec):
+  """The Reach of what raises no error: the positions the encoding has."""
+  spec = encodings.parse(spec)
+  rows = encodings.make(subject.at_length(spec, subject.config.train_length), model.dims(subject.config)).traits.max_length
+  return statistics.Reach() if rows is None else statistics.Reach(rows, rows + 1)
+
+
+def computable(subject, spec, computed, budget=0):
+  """The Reach of what fits into `budget` bytes, by the compiler's own account of one row; lengths are doubled from `computed` on.
+
+  Without a budget what has been computed is the answer, and nothing has failed.
+  """
+  passed = computed
+  while budget and passed * 2 <= LONGEST:
+    try:
+      if memory(subject, encodings.parse(spec), passed * 2) > budget:
+        return statistics.Reach(passed, passed * 2)
+    except ConfigError:  # a table of positions ends here
+      return statistics.Reach(passed, passed * 2)
+    passed *= 2
+  return statistics.Reach(passed)
+
+
+def memory(subject, spec, length):
+  """Bytes that the compiled forward of one row of `length` tokens with its losses takes beside the process: arguments, results, work."""
+  config, enc = attention.reading(subject.config), subject.encoding(subject.at_length(spec, length), length)
+
+  def score(params, tokens, pos, doc):
+    x_BTD, _ = model.hidden(config, enc, params, tokens, enc.placed(Where.forward(pos, doc, config.model.causal)))
+    return loss.each(x_BTD, *model.head(config, params), tokens)
+
+  row = jax.ShapeDtypeStruct((1, length), jnp.int32)
+  need = jax.jit(score).lower(subject.params, row, row, row).compile().memory_analysis()
+  return need.temp_size_in_bytes + need.argument_size_in_bytes + need.output_size_in_bytes

@@ -1,0 +1,78 @@
+"""What a protocol finds at one length, and the row that is written of it."""
+
+import dataclasses
+import hashlib
+import math
+
+import jax
+import numpy as np
+
+from pe_jax.config import config_hash
+from pe_jax.errors import NotFinite
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+  """Attributes:
+  length: in tokens.
+  spec: the encoding at this length.
+  nll_T: sum of -log p(target) at each position, float64.
+  weight_T: number of targets at each position.
+  targets: which targets were scored, as `fingerprint` says it.
+  convention: how they were, for the row.
+  packed: whether a row of tokens held several windows.
+  """
+
+  length: int
+  spec: object
+  nll_T: np.ndarray
+  weight_T: np.ndarray
+  targets: str
+  convention: dict
+  packed: bool = False
+
+
+def fingerprint(rows):
+  """A hash of the targets with weight, each with the document it is from; the same however they are laid in rows."""
+  scored = rows.weight_BT > 0
+  pairs = (rows.source_BT[scored].astype(np.int64) << 32) | rows.targets_BT[scored]
+  return hashlib.sha256(np.sort(pairs).astype('<i8').tobytes()).hexdigest()[:16]
+
+
+def row(subject, measured):
+  """Losses, counts and the conditions under which they were measured."""
+  config, tokenizer = subject.config, subject.tokenizer
+  nll_T, weight_T = measured.nll_T, measured.weight_T
+  targets = int(weight_T.sum())
+  nll = float(nll_T.sum() / targets)
+  if not math.isfinite(nll):
+    raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
+  info = {'documents': 0, 'documents_sha256': ''} | subject.info  # a task has other samples at each length, and says so itself
+  bytes_a_target = info['bytes'] / info['targets'] if 'bytes' in info else 0
+  return {
+    'train_length': config.train_length,
+    'nll': nll,
+    'ppl': math.exp(min(nll, 700.0)),
+    'bits_per_byte': nll / math.log(2) / bytes_a_target if bytes_a_target else None,
+    'targets': targets,
+    'targets_sha256': measured.targets,
+    'packed': measured.packed,
+    'documents': info['documents'],
+    'documents_sha256': info['documents_sha256'],
+    'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
+    'bos': tokenizer.bos is not None,
+    'backend': jax.default_backend(),
+    'device_kind': jax.devices()[0].device_kind,
+    'device_count': jax.device_count(),
+    'config_hash': config_hash(config),
+    'seed': config.seed,
+  } | measured.convention
+
+
+def buckets(nll_T, weight_T, width):
+  """Mean loss in buckets of positions [start, end)."""
+  starts = np.arange(0, len(nll_T), width)
+  nll, weight = np.add.reduceat(nll_T, starts), np.add.reduceat(weight_T, starts)
+  ends = np.minimum(starts + width, len(nll_T))
+  rows = zip(starts.tolist(), ends.tolist(), nll.tolist(), weight.tolist(), strict=True)
+  return [{'start': a, 'end': b, 'nll': n / w, 'targets': int(w)} for a, b, n, w in rows if w]

@@ -1,0 +1,19 @@
+"""Sliding windows: each scores its last `stride` targets, so that every target but the first of a document has much context.
+
+A window of n tokens goes on by the stride S; the first window of a document scores all of its targets. Every other target has at least
+n - S tokens before it, and is scored once. Positions run from 0 in each window, and a window begins with a BOS iff training rows did. With
+S = n these are non-overlapping windows; S = 1 gives every target the most context and costs n forwards a window of text.
+"""
+
+from pe_jax import data
+from pe_jax.evaluate.result import Measured, fingerprint
+
+
+def measure(subject, spec, lengths, options, advance):
+  """Yields a Measured for each length."""
+  for length in lengths:
+    stride = options.stride or max(1, length // 4)
+    rows = data.packing.sliding(subject.documents, length, stride, subject.tokenizer.bos)
+    convention = {'window': length, 'stride': stride, 'windows': len(rows), 'window_mean': float(rows.piece_lengths().mean())}
+    at_length = subject.at_length(spec, length)
+    yield Measured(length, at_length, *subject.by_position(at_length, length, rows, advance), fingerprint(rows), convention)

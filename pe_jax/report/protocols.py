@@ -1,0 +1,80 @@
+"""What the protocols of one evaluation found, as text: losses, growing context, positions, accounting, the three lengths."""
+
+from pe_jax.report import lengths_table, table
+
+
+def text(rows, lengths=()):
+  """All tables that the rows allow, one after the other; `lengths` as from `evaluate.lengths.of_rows`."""
+  if rows[0]['protocol'] == 'task':
+    return table.tasks(rows)
+  parts = [table.losses(rows)]
+  for protocol, of in (('context', context), ('buckets', buckets)):
+    mine = [r for r in rows if r['protocol'] == protocol]
+    parts += [of(mine)] if mine else []
+  accounts = [r for r in rows if r.get('accounting')]
+  parts += [accounting(accounts)] if accounts else []
+  parts += [lengths_table.lengths(lengths)] if lengths else []
+  parts += comparable(rows)
+  return '\n\n'.join(parts)
+
+
+def context(rows):
+  """D(n) with its 95 % interval, and that of both arms."""
+  head = ['read as', 'length', 'nats', 'D(n)', '95 % interval', 'far shuffled', 'far replaced']
+  body = []
+  for row in sorted(rows, key=lambda r: (r['asked_encoding'], r['length'])):
+    d = row['difference']
+    interval = f'{d["low"]:+.3f} .. {d["high"]:+.3f}' if 'low' in d else '-'
+    crop = row['length'] == row['reference_length']
+    arms = [f'{row[name]["mean"]:+.3f}' if name in row else '-' for name in ('shuffled_far', 'replaced_far')]
+    body.append(
+      [row['asked_encoding'], str(row['length']), f'{row["nll"]:.3f}', *(['crop', '-'] if crop else [f'{d["mean"]:+.3f}', interval]), *arms]
+    )
+  first = rows[0]
+  note = (
+    f'same targets: {first["windows"]} spans of {first["span"]} tokens, each with the tokens before it up to the length; D(n) = loss less '
+    f'that at {first["reference_length"]} (crop: the far context thrown away); below 0 it is of use'
+  )
+  return table.aligned([head, *body]) + '\n' + note
+
+
+def buckets(rows):
+  """Loss by position in one long segment and its difference to the last in-range bucket."""
+  spans = [(b['start'], b['end']) for b in rows[0]['buckets']]
+  body = []
+  for row in rows:
+    cells = [f'{b["nll"]:.3f}' + (f' ({b["difference"]:+.3f})' if 'difference' in b else '') for b in row['buckets']]
+    body.append([row['asked_encoding'], *cells])
+  first = rows[0]
+  note = (
+    f'nats by position in {first["windows"]} windows of {first["length"]}; in brackets the difference to the last bucket below '
+    f'{first["train_length"]}'
+  )
+  return table.aligned([['read as', *(f'{a}-{b - 1}' for a, b in spans)], *body]) + '\n' + note
+
+
+def accounting(rows):
+  """How much of what longer windows gain is bookkeeping."""
+  head = ['read as', 'length', 'loss at L', 'predicted', 'actual', 'residual', 'inside L', 'beyond L']
+  body = []
+  for row in sorted(rows, key=lambda r: (r['asked_encoding'], r['length'])):
+    a = row['accounting']
+    losses, signed = (a['in_range'], a['predicted'], a['actual']), (a['residual'], a['inside'], a['beyond'])
+    body.append([row['asked_encoding'], str(row['length']), *(f'{x:.3f}' for x in losses), *(f'{x:+.3f}' for x in signed)])
+  note = (
+    f'accounting, non-overlapping windows, L = {rows[0]["train_length"]}: predicted without use of text beyond L; residual < 0 benefit, '
+    '> 0 harm'
+  )
+  return table.aligned([head, *body]) + '\n' + note
+
+
+def comparable(rows):
+  """A warning for each protocol and length whose rows scored different targets."""
+  seen = {}
+  for row in rows:
+    seen.setdefault((row['protocol'], row['length']), {}).setdefault(row['targets_sha256'], row['asked_encoding'])
+  return [
+    f'not comparable: {protocol} at {length} scored different targets ({", ".join(names.values())})'
+    for (protocol, length), names in seen.items()
+    if len(names) > 1
+  ]
