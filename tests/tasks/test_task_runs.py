@@ -155,6 +155,7 @@ def test_the_tokenizer_reads_and_writes_the_words_of_the_task():
 def test_a_resolved_config_has_the_words_of_the_task_and_resolves_to_itself():
   c = resolve.resolve(config('copy( draw="random", symbols=4)'))
   assert (c.data.name, c.data.tokenizer, c.model.vocab_size) == ('copy(symbols=4)', 'task:copy(symbols=4)', 7)
+  assert c.data.packing == 'pad', 'one document a row, as attention is told'
   assert resolve.resolve(ConfigDict(c.to_dict())).to_json() == c.to_json()
 
 
