@@ -144,7 +144,7 @@ def _derive_task(c):
   c.data.name, own = task.spec, tokenizer_lib.TASK + task.spec
   if c.data.tokenizer not in ('bytes', own):
     raise ConfigError(f"data.tokenizer: '{c.data.tokenizer}', and a task brings its own words (leave it at 'bytes')")
-  c.data.tokenizer = own
+  c.data.tokenizer, c.data.packing = own, 'pad'  # one sample a row
   lengths = trained_lengths(task, c.data)
   if (need := task.positions(lengths[-1])) > c.train_length:
     raise ConfigError(

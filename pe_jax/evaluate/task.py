@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import decode, model, prompts, tasks
+from pe_jax import attention, decode, model, parallel, prompts, tasks
 from pe_jax import loss as losses
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import score
@@ -30,7 +30,7 @@ DECODED = 64  # prompts at a time
 def measure(subject, spec, lengths, options, advance):
   """Yields a Measured for each length."""
   del options
-  task, config = subject.task, subject.config
+  task, config = subject.task, attention.reading(subject.config)
   trained_to = batches.trained_lengths(tasks.make(config.data.name), config.data)[-1]
   for length in lengths:
     test = samples.test_set(task, subject.info['split'], length, subject.info['samples'], trained_to)
@@ -54,13 +54,12 @@ def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
   params, split = jax.device_put(params, NamedSharding(grid, P())), NamedSharding(grid, P('data'))
   size = -(-max(1, min(score.TOKENS_A_BATCH // rows.tokens_BT.shape[1], len(rows))) // grid.size) * grid.size
 
-  @jax.jit
   def read(params, batch):
-    where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal), batch['row'])
+    where = enc.placed(Where.forward(batch['pos'], batch['doc'], config.model.causal, single=True), batch['row'])
     logits_BTV = model.apply(config, enc, params, batch['tokens'], where)
     return losses.nll(logits_BTV, batch['targets']) * batch['weight'], logits_BTV.argmax(-1) == batch['targets']
 
-  parts = []
+  read, parts = jax.jit(parallel.within(grid, read)), []
   for n, part in enumerate(rows.batches(size)):
     parts.append(jax.device_get(read(params, jax.device_put(score.as_batch(part, n * size), split))))
     advance(part.tokens_BT.size)
@@ -69,8 +68,9 @@ def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
 
 
 def accuracies(task, right_BT, weight_BT):
-  """Exact match with its interval, accuracy of tokens, and what a guesser has of both."""
+  """Exact match with its interval, accuracy of tokens, what a guesser has of both, and how many tokens come before the first wrong one."""
   answer_BT = weight_BT > 0
+  unbroken_BT = np.logical_and.accumulate(right_BT | ~answer_BT, axis=1)
   exact_B, answers_B = (right_BT | ~answer_BT).all(1), answer_BT.sum(1)
   token_chance, exact_chance = task.chance(answers_B)
   low, high = map(float, wilson(int(exact_B.sum()), len(exact_B)))
@@ -80,6 +80,7 @@ def accuracies(task, right_BT, weight_BT):
     'exact_match_low': low,
     'exact_match_high': high,
     'token_accuracy': float((right_BT & answer_BT).sum() / answer_BT.sum()),
+    'correct_prefix': float((unbroken_BT & answer_BT).sum(1).mean()),
     'chance_exact_match': exact_chance,
     'chance_token_accuracy': token_chance,
   }

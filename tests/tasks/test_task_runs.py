@@ -11,7 +11,7 @@ import tiny_runs as runs
 from ml_collections import ConfigDict
 
 import pe_jax
-from pe_jax import evaluate, model, resolve, tasks, train
+from pe_jax import data, evaluate, model, resolve, tasks, train
 from pe_jax.data import tokenizer
 from pe_jax.errors import ConfigError, DataError
 from pe_jax.evaluate import task as protocol
@@ -155,7 +155,13 @@ def test_the_tokenizer_reads_and_writes_the_words_of_the_task():
 def test_a_resolved_config_has_the_words_of_the_task_and_resolves_to_itself():
   c = resolve.resolve(config('copy( draw="random", symbols=4)'))
   assert (c.data.name, c.data.tokenizer, c.model.vocab_size) == ('copy(symbols=4)', 'task:copy(symbols=4)', 7)
+  assert c.data.packing == 'pad', 'one document a row, as attention is told'
   assert resolve.resolve(ConfigDict(c.to_dict())).to_json() == c.to_json()
+
+
+def test_a_task_has_no_documents():
+  with pytest.raises(ConfigError, match=r"^data.source: 'task' makes samples and has no documents"):
+    data.open_documents(config().data, 'test')
 
 
 @pytest.mark.parametrize(
@@ -275,5 +281,6 @@ def test_accuracies_of_answers_that_are_known():
   weight_BT = np.asarray([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0]], np.float32)
   found = protocol.accuracies(task, right_BT, weight_BT)
   assert (found['samples'], found['exact_match'], found['token_accuracy']) == (3, 2 / 3, 5 / 7)
+  assert found['correct_prefix'] == (3 + 2 + 0) / 3
   assert found['chance_exact_match'] == pytest.approx((5**-3 + 2 * 5**-2) / 3)
   assert (found['exact_match_low'], found['exact_match_high']) == pytest.approx((0.2077, 0.9385), abs=1e-4)  # Wilson for 2 of 3

@@ -28,7 +28,10 @@ def open(data, split_role):
   check_name(data.source)
   if split_role not in ROLES:
     raise ConfigError(f"split '{split_role}' is unknown{did_you_mean(split_role, ROLES)} (there are {', '.join(ROLES)})")
-  return module(data.source).documents(data, split_role)
+  source = module(data.source)
+  if not hasattr(source, 'documents'):
+    raise ConfigError(f"data.source: '{data.source}' makes samples and has no documents (take data.streams, or another source)")
+  return source.documents(data, split_role)
 
 
 def module(name):

@@ -1,6 +1,6 @@
 """A synthetic task of pe_jax/tasks, by `data.name`: samples made as they are needed, and no documents.
 
-Training lengths, their sampling and the curriculum are `data.task_*`. A row holds one sample, so that `data.packing` says nothing here.
+Training lengths, their sampling and the curriculum are `data.task_*`. A row holds one sample: `data.packing` is 'pad'.
 """
 
 from pe_jax import tasks
