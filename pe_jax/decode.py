@@ -88,10 +88,8 @@ def beam(config, enc, params, tokens_BT, doc_BT=None, *, beams, new_tokens, decl
 
 def _run(job, enc, params, loop, **options):
   """The prompt, then the loop; what came of it, on the host."""
-  slots = job.tokens_BT.shape[1] + job.new_tokens
-  longest = int(max(job.length_B.max(), 0 if enc.positions else slots))
-  cache, position_BL = prefill(job.config, enc, params, job.tokens_BT, job.count_B, job.length_B, job.row_B, slots=slots, longest=longest)
-  given = (job.tokens_BT[:, -1], job.count_B, position_BL, job.stop_X)
+  cache, given = begun(job, enc, params)
+  position_BL = given[2]
   go = functools.partial(loop, job.config, enc, params, given=given, new_tokens=job.new_tokens, **options)
   cache, _ = jax.block_until_ready(go(cache=cache, limit=0))  # compiles, and takes no step
   start = time.perf_counter()
@@ -102,6 +100,14 @@ def _run(job, enc, params, loop, **options):
     raise NotFinite(f"logits under '{enc.spec}' are not finite (try a shorter text, or an earlier checkpoint)")
   position_BL = np.asarray(position_BL)[:, : job.count_B.max() + job.new_tokens]
   return Generation(tokens, logp, count, job.length_B, position_BL, enc.spec, seconds)
+
+
+def begun(job, enc, params):
+  """(cache of all prompt tokens but the last, what a loop is given: last tokens, counts, positions, stops)."""
+  slots = job.tokens_BT.shape[1] + job.new_tokens
+  longest = int(max(job.length_B.max(), 0 if enc.positions else slots))
+  cache, position_BL = prefill(job.config, enc, params, job.tokens_BT, job.count_B, job.length_B, job.row_B, slots=slots, longest=longest)
+  return cache, (job.tokens_BT[:, -1], job.count_B, position_BL, job.stop_X)
 
 
 @functools.partial(jax.jit, static_argnames=('config', 'enc', 'slots', 'longest'))

@@ -1,0 +1,273 @@
+"""What scripts/diagnose.py says: each known fault, planted in the library, is named, and none on healthy models of tier 1."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_runs as runs
+
+from pe_jax import cache, decode, diagnose, encodings, model, prompts, resolve
+from pe_jax.data import tokenizer
+from pe_jax.diagnose import finding
+from pe_jax.encodings import phases, rope
+from pe_jax.encodings.base import Traits, Where
+from pe_jax.report import diagnosis as report
+from pe_jax.run import Run
+
+pytestmark = pytest.mark.xdist_group('diagnose')
+SCRIPT = 'scripts/diagnose.py'
+LENGTH = 64  # four times that of training
+HEALTHY = (
+  'nope', 'sinusoidal', 'learned', 'rope', 'linear(factor=4)', 'ntk(factor=4)', 'dynamic_ntk(factor=2)', 'yarn(factor=4)',
+  'llama3(factor=4)', 'alibi', 't5(num_buckets=8, max_distance=12)',
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope='module')
+def quick():
+  with runs.quick_compiles():
+    yield
+
+
+@pytest.fixture
+def planted(monkeypatch):
+  """Patches what a fault is planted in; nothing that was compiled before or with it is used on the other side."""
+  jax.clear_caches()
+  yield monkeypatch
+  jax.clear_caches()
+
+
+def drawn(shapes):
+  """Parameters with weights large enough that positions matter."""
+  rng = np.random.default_rng(0)
+
+  def draw(path, x):
+    if x.ndim > 1:
+      return jnp.asarray(2 * rng.normal(size=x.shape) / x.shape[-1 if 'embed' in str(path) else 0] ** 0.5, jnp.float32)
+    return jnp.asarray(('scale' in str(path[-1])) + 0.1 * rng.normal(size=x.shape), jnp.float32)
+
+  return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def case(spec, length=LENGTH, read=None, change=None, **more):
+  """A Case of a small model with parameters that `change` is applied to."""
+  config = resolve.resolve(runs.config(encoding=spec, model__num_layers=2, **more))
+  enc = encodings.make(config.encoding, model.dims(config))
+  params = drawn(jax.eval_shape(lambda key: model.init(config, enc, key), jax.random.PRNGKey(0)))
+  run = Run('nowhere', config, change(params) if change else params, 0)
+  return diagnose.of_run(run, length, read, max_targets=1500)
+
+
+def faults(found):
+  return [(f.check, f.cause, f.evidence) for f in found.findings if f.verdict == 'fault']
+
+
+@pytest.mark.parametrize('spec', HEALTHY)
+def test_a_healthy_model_has_no_fault(spec):
+  found = diagnose.diagnose(case(spec, 16 if spec == 'learned' else LENGTH))
+  assert faults(found) == []
+  assert found.cause in ('healthy', 'extrapolation')
+  assert {f.step for f in found.findings} == {1, 2, 3, 4, 5}
+
+
+def removed_mask(patch):
+  def visible(self):
+    return (self.qdoc_BT[:, :, None] == self.kdoc_BS[:, None, :]) & (self.kdoc_BS[:, None, :] > 0)
+
+  patch.setattr(Where, 'visible_BTS', visible)
+
+
+def removed_segments(patch):
+  patch.setattr(Where, 'visible_BTS', lambda self: (self.distance_BTS() >= 0) & (self.kdoc_BS[:, None, :] > 0))
+
+
+def restarted_positions(patch):
+  plain = decode._next
+
+  def restarted(config, enc, params, cache, token_B, index_B, position_BL):
+    return plain(config, enc, params, cache, token_B, index_B, jnp.zeros_like(position_BL))
+
+  patch.setattr(decode, '_next', restarted)
+
+
+def counted_padding(patch):
+  """The other convention: a token stands where its slot is, padding included."""
+  plain = cache.extend
+
+  def counted(kept, pos_BT, doc_BT):
+    return plain(kept, jnp.broadcast_to(kept.used + jnp.arange(pos_BT.shape[1], dtype=jnp.int32)[None], pos_BT.shape), doc_BT)
+
+  patch.setattr(cache, 'extend', counted)
+
+
+def padding_on_the_right(patch):
+  patch.setattr(prompts, '_left_padded', lambda tokens_BT, real_BT: (np.where(real_BT, tokens_BT, 0), real_BT.sum(axis=1)))
+
+
+def rotated_cache(patch):
+  patch.setattr(rope, 'Traits', lambda **given: Traits(**given | {'cache': 'rotated'}))
+
+
+def rotated_cache_of_growing_texts(patch):
+  """As where each step turns by the length so far: earlier keys keep an older base."""
+  rotated_cache(patch)
+  plain = cache.extend
+
+  def grown(kept, pos_BT, doc_BT):
+    return plain(dataclasses.replace(kept, length_B=jnp.max(pos_BT, axis=1) + 1), pos_BT, doc_BT)
+
+  patch.setattr(cache, 'extend', grown)
+
+
+def bfloat16_phases(patch):
+  plain = phases.cos_sin_of_words
+  patch.setattr(phases, 'cos_sin_of_words', lambda *words: tuple(x.astype(jnp.bfloat16) for x in plain(*words)))
+
+
+def truncating_tokenizer(patch):
+  plain = tokenizer._bytes()
+  patch.setattr(tokenizer, '_bytes', lambda: dataclasses.replace(plain, encode=lambda text: plain.encode(text)[:40]))
+
+
+FAULTS = {
+  removed_mask: ('mask', ('rope', 'alibi')),
+  removed_segments: ('documents', ('rope',)),
+  restarted_positions: ('decode positions', ('rope', 'learned(max_length=16)')),
+  counted_padding: ('padding', ('sinusoidal',)),
+  padding_on_the_right: ('padding', ('rope',)),
+  rotated_cache: ('rotated cache', ('dynamic_ntk(factor=2)',)),
+  rotated_cache_of_growing_texts: ('rotated cache', ('dynamic_ntk(factor=2)',)),
+  bfloat16_phases: ('phases', ('rope', 'sinusoidal')),
+  truncating_tokenizer: ('tokenizer cut', ('rope',)),
+}
+
+
+@pytest.mark.parametrize(('fault', 'cause', 'spec'), [(f, cause, spec) for f, (cause, specs) in FAULTS.items() for spec in specs])
+def test_a_planted_fault_is_named(planted, fault, cause, spec):
+  fault(planted)
+  found = diagnose.diagnose(case(spec, 16 if 'learned' in spec else LENGTH))
+  assert found.cause == cause, faults(found)
+  assert {c for _, c, _ in faults(found)} <= {cause, *FOLLOW.get(cause, ())}, faults(found)
+
+
+# What a fault brings with it: it shows in decoding too.
+FOLLOW = {
+  'mask': ('documents', 'cache', 'padding'),
+  'documents': ('cache', 'padding', 'rows'),
+  'decode positions': ('cache', 'padding'),
+  'padding': ('cache', 'rows'),
+  'rotated cache': ('cache', 'padding'),
+}
+
+
+def extended(params):
+  """Rows of the trained table with fresh ones behind them, as init_resize='extend' gives."""
+  table = params['encoding']['table']
+  fresh = 0.1 * np.random.default_rng(1).normal(size=(LENGTH - len(table), table.shape[1]))
+  return params | {'encoding': {'table': jnp.concatenate([table, jnp.asarray(fresh, jnp.float32)])}}
+
+
+def test_rows_that_a_table_was_extended_by_are_named():
+  found = diagnose.diagnose(case('learned', read=f'learned(max_length={LENGTH})', change=extended))
+  assert found.cause == 'untrained parameters', faults(found)
+  assert '48 of 64 rows of table are read at 64 tokens and by no training row of 16' in found.sentence
+  inside = diagnose.diagnose(case('learned', 16, read=f'learned(max_length={LENGTH})', change=extended))
+  assert faults(inside) == []
+
+
+def test_rows_that_are_drawn_and_buckets_that_training_never_had_are_named():
+  found = diagnose.diagnose(case('learned', read="learned(overflow='random')"))
+  assert found.cause == 'untrained parameters', faults(found)
+  assert '48 positions from 16 on have rows that are made of no trained parameter' in found.sentence
+  found = diagnose.diagnose(case('t5'))
+  assert found.cause == 'untrained parameters', faults(found)
+  assert 'rows of table are read at 64 tokens and by no training row of 16' in found.sentence
+
+
+def test_a_table_that_ends_is_a_hard_limit_and_the_rest_is_looked_at_as_far_as_it_goes():
+  found = diagnose.diagnose(case('learned'))
+  assert (found.cause, [c for _, c, _ in faults(found)]) == ('hard limit', ['hard limit'])
+  assert "64 tokens are asked for, 4 x the 16 of training; 'learned' has 16 positions" in found.sentence
+
+
+def test_a_model_without_a_mask_is_named_and_nothing_is_decoded():
+  found = diagnose.diagnose(case('alibi', model__causal=False))
+  assert found.cause == 'mask'
+  assert any(f.verdict == 'note' and 'nothing is decoded' in f.evidence for f in found.findings)
+
+
+def test_a_shift_that_a_relative_encoding_does_not_see_is_no_fault(planted):
+  counted_padding(planted)
+  found = diagnose.diagnose(case('rope'))
+  assert faults(found) == []
+  assert any(f.check == 'prompts in the cache' and f.verdict == 'note' for f in found.findings)
+
+
+def test_a_loss_that_training_did_not_have_is_the_checkpoint():
+  one = case('alibi')
+  found = diagnose.diagnose(dataclasses.replace(one, recorded=0.1))
+  assert found.cause == 'checkpoint', faults(found)
+
+
+def a_finding(verdict, check='x', cause='', evidence='seen', remedy=''):
+  return finding.Finding(4, check, verdict, evidence, cause, remedy)
+
+
+def test_the_first_fault_is_the_cause_and_without_one_the_loss_decides():
+  ok, note = a_finding('ok'), a_finding('note')
+  mask, rows = a_finding('fault', cause='mask', remedy='hide it'), a_finding('fault', cause='rows')
+  assert diagnose.likely([ok, mask, rows])[::2] == ('mask', 'hide it')
+  assert diagnose.likely([ok, note])[0] == 'healthy'
+  assert diagnose.likely([ok, a_finding('ok', 'losses beyond')])[0] == 'healthy'
+  cause, sentence, remedy = diagnose.likely([a_finding('note', 'losses beyond', '', '+2 at 64: a cliff', 'look at the table')])
+  assert (cause, 'a cliff' in sentence, remedy.startswith('look at the table; train at this length')) == ('extrapolation', True, True)
+  with pytest.raises(ValueError, match='a fault, and nothing else, has a cause'):
+    a_finding('ok', cause='mask')
+
+
+# (arguments, exit code, what is said)
+MISTAKES = [
+  ([], 2, '--workdir: missing'),
+  (['--workdir={rope}'], 2, '--length: missing'),
+  (['--workdir={rope}', '--length=1e3'], 2, "--length: '1e3' is not a whole number"),
+  (['--workdir={rope}', '--length=15'], 2, 'length: 15 tokens are too few to tell anything (ask for 16 at least)'),
+  (['--workdir={rope}', '--length=64', '--encoding=roep'], 2, "'roep' is unknown (did you mean 'rope'?)"),
+  (['--workdir={rope}', '--length=64', '--encoding=t5'], 2, 'the checkpoint does not have it'),
+  (['--workdir=/nosuch', '--length=64'], 3, 'no config.json there'),
+  (['--workdir={task}', '--length=64'], 2, 'and a diagnosis reads text'),
+]
+
+
+def test_a_mistake_is_one_line_with_its_exit_code():
+  task = runs.trained('nope', data__source='task', data__name='copy', data__task_max_length=5)
+  names = {'rope': runs.trained('rope'), 'task': task}
+  cases = [{'argv': [SCRIPT, *(a.format(**names) for a in arguments)]} for arguments, _, _ in MISTAKES]
+  for (arguments, code, says), (got, out, err, _) in zip(MISTAKES, runs.served(cases), strict=True):
+    assert (got, out, says in err, err.count('\n'), err.startswith('ERROR: ')) == (code, '', True, 1, True), (arguments, err)
+
+
+def test_help_and_a_misspelt_name_are_answered_without_jax():
+  program = 'import runpy, sys\ntry:\n  runpy.run_path(sys.argv[0], run_name="__main__")\nfinally:\n  print("jax" in sys.modules)'
+  for arguments in (['--help'], ['--workdir=x', '--length=64', '--encoding=roep']):
+    command = [sys.executable, '-c', f'import sys; sys.argv = {[SCRIPT, *arguments]!r}\n{program}']
+    done = subprocess.run(command, env=runs.environment(), cwd=runs.ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (2 if len(arguments) > 1 else 0, 'False'), done.stderr
+
+
+def test_the_script_prints_text_and_strict_json():
+  workdir = f'--workdir={runs.trained("rope")}'
+  code, out, err = runs.finish(runs.start(SCRIPT, workdir, '--length=64', '--max_targets=1500', '--json'))
+  assert code == 0, err
+  found = json.loads(out, parse_constant=lambda name: pytest.fail(f'{name} is no JSON'))
+  assert (found['encoding'], found['train_length'], found['length']) == ('rope', 16, 64)
+  assert [f for f in found['findings'] if f['verdict'] == 'fault'] == []
+  assert 'training wrote' in json.dumps(found)
+  findings = tuple(finding.Finding(**f) for f in found.pop('findings'))
+  text = report.text(diagnose.Diagnosis(findings=findings, **found))
+  assert text.startswith('rope, trained at 16 tokens, read at 64\n\n1. hard limits\n  ok    tokenizer: ')
+  assert '\nMost likely: ' in text
