@@ -13,15 +13,16 @@ import tiny_runs as runs
 
 from pe_jax import cache, decode, diagnose, encodings, model, prompts, resolve
 from pe_jax.data import tokenizer
-from pe_jax.diagnose import finding
+from pe_jax.diagnose import finding, length_or_attention, limits, mask, mechanism, positions
 from pe_jax.encodings import phases, rope
 from pe_jax.encodings.base import Traits, Where
+from pe_jax.errors import ConfigError, DataError
 from pe_jax.report import diagnosis as report
 from pe_jax.run import Run
 
 pytestmark = pytest.mark.xdist_group('diagnose')
 SCRIPT = 'scripts/diagnose.py'
-LENGTH = 64  # four times that of training
+LENGTH = 32  # twice that of training: few programs to compile
 HEALTHY = (
   'nope', 'sinusoidal', 'learned', 'rope', 'linear(factor=4)', 'ntk(factor=4)', 'dynamic_ntk(factor=2)', 'yarn(factor=4)',
   'llama3(factor=4)', 'alibi', 't5(num_buckets=8, max_distance=12)',
@@ -56,7 +57,7 @@ def drawn(shapes):
 
 def case(spec, length=LENGTH, read=None, change=None, **more):
   """A Case of a small model with parameters that `change` is applied to."""
-  config = resolve.resolve(runs.config(encoding=spec, model__num_layers=2, **more))
+  config = resolve.resolve(runs.config(encoding=spec, **more))
   enc = encodings.make(config.encoding, model.dims(config))
   params = drawn(jax.eval_shape(lambda key: model.init(config, enc, key), jax.random.PRNGKey(0)))
   run = Run('nowhere', config, change(params) if change else params, 0)
@@ -67,8 +68,14 @@ def faults(found):
   return [(f.check, f.cause, f.evidence) for f in found.findings if f.verdict == 'fault']
 
 
+def no_losses(case):
+  raise DataError('not here')
+
+
 @pytest.mark.parametrize('spec', HEALTHY)
-def test_a_healthy_model_has_no_fault(spec):
+def test_a_healthy_model_has_no_fault(spec, monkeypatch):
+  if spec not in ('sinusoidal', 'rope'):  # most of the time, and no fault is told by losses
+    monkeypatch.setattr(mechanism.Curve, 'measured', no_losses)
   found = diagnose.diagnose(case(spec, 16 if spec == 'learned' else LENGTH))
   assert faults(found) == []
   assert found.cause in ('healthy', 'extrapolation')
@@ -131,38 +138,30 @@ def bfloat16_phases(patch):
 
 def truncating_tokenizer(patch):
   plain = tokenizer._bytes()
-  patch.setattr(tokenizer, '_bytes', lambda: dataclasses.replace(plain, encode=lambda text: plain.encode(text)[:40]))
+  patch.setattr(tokenizer, '_bytes', lambda: dataclasses.replace(plain, encode=lambda text: plain.encode(text)[:20]))
 
 
-FAULTS = {
-  removed_mask: ('mask', ('rope', 'alibi')),
-  removed_segments: ('documents', ('rope',)),
-  restarted_positions: ('decode positions', ('rope', 'learned(max_length=16)')),
-  counted_padding: ('padding', ('sinusoidal',)),
-  padding_on_the_right: ('padding', ('rope',)),
-  rotated_cache: ('rotated cache', ('dynamic_ntk(factor=2)',)),
-  rotated_cache_of_growing_texts: ('rotated cache', ('dynamic_ntk(factor=2)',)),
-  bfloat16_phases: ('phases', ('rope', 'sinusoidal')),
-  truncating_tokenizer: ('tokenizer cut', ('rope',)),
-}
+FAULTS = (
+  (removed_mask, 'mask', 'rope'),
+  (removed_segments, 'documents', 'rope'),
+  (restarted_positions, 'decode positions', 'rope'),
+  (counted_padding, 'padding', 'sinusoidal'),
+  (padding_on_the_right, 'padding', 'rope'),
+  (rotated_cache, 'rotated cache', 'dynamic_ntk(factor=2)'),
+  (rotated_cache_of_growing_texts, 'rotated cache', 'dynamic_ntk(factor=2)'),
+  (bfloat16_phases, 'phases', 'rope'),
+  (bfloat16_phases, 'phases', 'sinusoidal'),
+  (truncating_tokenizer, 'tokenizer cut', 'rope'),
+)
 
 
-@pytest.mark.parametrize(('fault', 'cause', 'spec'), [(f, cause, spec) for f, (cause, specs) in FAULTS.items() for spec in specs])
-def test_a_planted_fault_is_named(planted, fault, cause, spec):
+@pytest.mark.parametrize(('fault', 'cause', 'spec'), FAULTS)
+def test_a_planted_fault_is_the_first_that_is_found(planted, fault, cause, spec):
+  """The rest is not asked for: a fault shows in later steps too."""
   fault(planted)
-  found = diagnose.diagnose(case(spec, 16 if 'learned' in spec else LENGTH))
-  assert found.cause == cause, faults(found)
-  assert {c for _, c, _ in faults(found)} <= {cause, *FOLLOW.get(cause, ())}, faults(found)
-
-
-# What a fault brings with it: it shows in decoding too.
-FOLLOW = {
-  'mask': ('documents', 'cache', 'padding'),
-  'documents': ('cache', 'padding', 'rows'),
-  'decode positions': ('cache', 'padding'),
-  'padding': ('cache', 'rows'),
-  'rotated cache': ('cache', 'padding'),
-}
+  first = next((f for f in diagnose.findings(case(spec)) if f.verdict == 'fault'), None)
+  assert first is not None
+  assert first.cause == cause, first
 
 
 def extended(params):
@@ -173,45 +172,60 @@ def extended(params):
 
 
 def test_rows_that_a_table_was_extended_by_are_named():
-  found = diagnose.diagnose(case('learned', read=f'learned(max_length={LENGTH})', change=extended))
+  longer = f'learned(max_length={LENGTH})'
+  found = diagnose.diagnose(case('learned', read=longer, change=extended))
   assert found.cause == 'untrained parameters', faults(found)
-  assert '48 of 64 rows of table are read at 64 tokens and by no training row of 16' in found.sentence
-  inside = diagnose.diagnose(case('learned', 16, read=f'learned(max_length={LENGTH})', change=extended))
-  assert faults(inside) == []
+  assert '16 of 32 rows of table are read at 32 tokens and by no training row of 16' in found.sentence
+  assert [f.verdict for f in mechanism.never_read(case('learned', 16, read=longer, change=extended))] == ['ok']
 
 
-def test_rows_that_are_drawn_and_buckets_that_training_never_had_are_named():
-  found = diagnose.diagnose(case('learned', read="learned(overflow='random')"))
-  assert found.cause == 'untrained parameters', faults(found)
-  assert '48 positions from 16 on have rows that are made of no trained parameter' in found.sentence
-  found = diagnose.diagnose(case('t5'))
-  assert found.cause == 'untrained parameters', faults(found)
-  assert 'rows of table are read at 64 tokens and by no training row of 16' in found.sentence
+@pytest.mark.parametrize(
+  ('spec', 'read', 'says'),
+  [
+    ('learned', "learned(overflow='random')", '16 positions from 16 on have rows that are made of no trained parameter'),
+    ('t5', None, '6 of 32 rows of table are read at 32 tokens and by no training row of 16'),
+  ],
+)
+def test_rows_that_are_drawn_and_buckets_that_training_never_had_are_named(spec, read, says):
+  (found,) = mechanism.never_read(case(spec, read=read))
+  assert (found.cause, says in found.evidence) == ('untrained parameters', True), found
 
 
 def test_a_table_that_ends_is_a_hard_limit_and_the_rest_is_looked_at_as_far_as_it_goes():
   found = diagnose.diagnose(case('learned'))
   assert (found.cause, [c for _, c, _ in faults(found)]) == ('hard limit', ['hard limit'])
-  assert "64 tokens are asked for, 4 x the 16 of training; 'learned' has 16 positions" in found.sentence
+  assert "32 tokens are asked for, 2 x the 16 of training; 'learned' has 16 positions" in found.sentence
 
 
 def test_a_model_without_a_mask_is_named_and_nothing_is_decoded():
-  found = diagnose.diagnose(case('alibi', model__causal=False))
-  assert found.cause == 'mask'
-  assert any(f.verdict == 'note' and 'nothing is decoded' in f.evidence for f in found.findings)
+  one = case('nope', model__causal=False)
+  assert [f.cause for f in mask.findings(one)] == ['mask', 'mask', '']
+  assert any('nothing is decoded' in f.evidence for f in limits.findings(one))
+  assert length_or_attention.run(one) == []
 
 
 def test_a_shift_that_a_relative_encoding_does_not_see_is_no_fault(planted):
   counted_padding(planted)
-  found = diagnose.diagnose(case('rope'))
-  assert faults(found) == []
-  assert any(f.check == 'prompts in the cache' and f.verdict == 'note' for f in found.findings)
+  found = {f.check: f.verdict for f in positions.findings(case('rope'))}
+  assert (found['prompts in the cache'], 'fault' in found.values()) == ('note', False)
 
 
 def test_a_loss_that_training_did_not_have_is_the_checkpoint():
-  one = case('alibi')
-  found = diagnose.diagnose(dataclasses.replace(one, recorded=0.1))
-  assert found.cause == 'checkpoint', faults(found)
+  one = case('nope')
+  curve = mechanism.Curve(2.6, {}, None, None, None, 16)
+  recorded = [mechanism.inside(dataclasses.replace(one, recorded=x), curve) for x in (None, 2.5, 2.0)]
+  assert [f.cause for f in recorded] == ['', '', 'checkpoint']
+  assert mechanism.inside(one, dataclasses.replace(curve, inside=5.6)).remedy.startswith('train it first')
+
+
+@pytest.mark.parametrize(
+  ('past', 'degrades', 'shape'),
+  [((1.0, 1.1, 1.2), True, 'cliff'), ((0.1, 0.6, 1.2), True, 'slope'), ((0.0, 0.01, 0.04), False, 'slope'), ((), False, None)],
+)
+def test_a_loss_that_is_lost_at_once_is_a_cliff(past, degrades, shape):
+  curve = mechanism.Curve(2.0, {n: {'mean': d} for n, d in zip((20, 32, 64), past)}, None, None, None, 16)
+  assert curve.degrades is degrades
+  assert shape is None or curve.shape == shape
 
 
 def a_finding(verdict, check='x', cause='', evidence='seen', remedy=''):
@@ -239,16 +253,19 @@ MISTAKES = [
   (['--workdir={rope}', '--length=64', '--encoding=roep'], 2, "'roep' is unknown (did you mean 'rope'?)"),
   (['--workdir={rope}', '--length=64', '--encoding=t5'], 2, 'the checkpoint does not have it'),
   (['--workdir=/nosuch', '--length=64'], 3, 'no config.json there'),
-  (['--workdir={task}', '--length=64'], 2, 'and a diagnosis reads text'),
 ]
 
 
 def test_a_mistake_is_one_line_with_its_exit_code():
-  task = runs.trained('nope', data__source='task', data__name='copy', data__task_max_length=5)
-  names = {'rope': runs.trained('rope'), 'task': task}
-  cases = [{'argv': [SCRIPT, *(a.format(**names) for a in arguments)]} for arguments, _, _ in MISTAKES]
+  cases = [{'argv': [SCRIPT, *(a.format(rope=runs.trained('rope')) for a in arguments)]} for arguments, _, _ in MISTAKES]
   for (arguments, code, says), (got, out, err, _) in zip(MISTAKES, runs.served(cases), strict=True):
     assert (got, out, says in err, err.count('\n'), err.startswith('ERROR: ')) == (code, '', True, 1, True), (arguments, err)
+
+
+def test_a_run_on_a_task_is_sent_elsewhere():
+  config = runs.config(data__source='task', data__name='copy')
+  with pytest.raises(ConfigError, match='workdir: trained on the task copy, and a diagnosis reads text'):
+    diagnose.of_run(Run('nowhere', config, {}, 0), LENGTH)
 
 
 def test_help_and_a_misspelt_name_are_answered_without_jax():
@@ -260,14 +277,14 @@ def test_help_and_a_misspelt_name_are_answered_without_jax():
 
 
 def test_the_script_prints_text_and_strict_json():
-  workdir = f'--workdir={runs.trained("rope")}'
-  code, out, err = runs.finish(runs.start(SCRIPT, workdir, '--length=64', '--max_targets=1500', '--json'))
+  arguments = [f'--workdir={runs.trained("rope")}', '--length=32', '--max_targets=1500', '--json']
+  code, out, err = runs.finish(runs.start(SCRIPT, *arguments, XLA_FLAGS='--xla_backend_optimization_level=0'))
   assert code == 0, err
   found = json.loads(out, parse_constant=lambda name: pytest.fail(f'{name} is no JSON'))
-  assert (found['encoding'], found['train_length'], found['length']) == ('rope', 16, 64)
+  assert (found['encoding'], found['train_length'], found['length']) == ('rope', 16, 32)
   assert [f for f in found['findings'] if f['verdict'] == 'fault'] == []
   assert 'training wrote' in json.dumps(found)
   findings = tuple(finding.Finding(**f) for f in found.pop('findings'))
   text = report.text(diagnose.Diagnosis(findings=findings, **found))
-  assert text.startswith('rope, trained at 16 tokens, read at 64\n\n1. hard limits\n  ok    tokenizer: ')
+  assert text.startswith('rope, trained at 16 tokens, read at 32\n\n1. hard limits\n  ok    tokenizer: ')
   assert '\nMost likely: ' in text

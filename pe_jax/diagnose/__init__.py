@@ -38,16 +38,19 @@ class Diagnosis:
   remedy: str
 
 
-def diagnose(case, advance=lambda step: None):
+def diagnose(case, advance=lambda title: None):
   """The Diagnosis of a Case. `advance` is told each step's title before it begins."""
-  findings = []
-  with jax.default_matmul_precision('highest'):  # a coarse product would look like a fault
-    for step in STEPS:
-      advance(step.TITLE)
-      findings += step.findings(case)
-  return Diagnosis(
-    case.encoding(case.length).spec, case.config.encoding, case.train_length, case.length, tuple(findings), *likely(findings)
-  )
+  found = tuple(findings(case, advance))
+  return Diagnosis(case.encoding(case.length).spec, case.config.encoding, case.train_length, case.length, found, *likely(found))
+
+
+def findings(case, advance=lambda title: None):
+  """Yields what the steps find, in order; a step is taken when its first finding is asked for."""
+  for step in STEPS:
+    advance(step.TITLE)
+    with jax.default_matmul_precision('highest'):  # a coarse product would look like a fault
+      found = step.findings(case)
+    yield from found
 
 
 def likely(findings):

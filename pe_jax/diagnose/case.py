@@ -89,10 +89,10 @@ class Case:
     return (tokens if bos is None else np.append(bos, tokens)).astype(np.int32)
 
   def states(self, tokens_BT, pos_BT=None, doc_BT=None, drawn=False):
-    """Last hidden states of one forward, float32 (B, T, D). `drawn`: positions are those of a draw, and not to be drawn again."""
+    """Last hidden states of one forward, float32 (B, T, D) on the host. `drawn`: positions have been drawn already."""
     doc_BT = np.ones_like(tokens_BT) if doc_BT is None else doc_BT
     pos_BT = np.broadcast_to(np.arange(tokens_BT.shape[1], dtype=np.int32), tokens_BT.shape) if pos_BT is None else pos_BT
-    return _states(self.config, self.encoding(tokens_BT.shape[1]), self.params, tokens_BT, pos_BT, doc_BT, drawn=drawn)
+    return np.asarray(_states(self.config, self.encoding(tokens_BT.shape[1]), self.params, tokens_BT, pos_BT, doc_BT, drawn=drawn))
 
   def nll(self, x_BTD, targets_BT):
     """-log p(target) after each state, float64 (B, T)."""

@@ -99,13 +99,13 @@ class Curve:
 
   @classmethod
   def measured(cls, case):
-    """At half the training length, at it, just past it, at twice, and at the length."""
+    """At the training length, just past it, at twice, and at the length."""
     train, size = min(case.train_length, case.served), max(1, min(32, case.train_length // 4))
-    lengths = sorted({n for n in (train // 2, train, train + size, 2 * train, case.served) if 1 <= n <= case.served})
+    lengths = sorted({n for n in (train, train + size, 2 * train, case.served) if n <= case.served})
     subject = case.subject
     if max(map(len, subject.documents)) <= lengths[-1]:
       subject = dataclasses.replace(subject, documents=[case.stream])
-    spans = context.choose(subject, lengths[-1], min(size, lengths[0]))
+    spans = context.choose(subject, lengths[-1], size)
     nll = {n: _scored(subject, case.spec, n, spans) for n in lengths}
     difference = {n: context.versus(nll[n], nll[train], spans, 0) for n in lengths if n != train}
     return cls(float(nll[train].sum() / spans.targets_U.sum()), difference, spans, subject, nll[train], train)

@@ -3,6 +3,8 @@
 Wrong ids that change nothing in the model's answers (a shift, under a relative encoding) are a note and no fault.
 """
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pe_jax import data, prompts
@@ -42,8 +44,7 @@ def seen(case):
   """What the model is shown: the same ids, or a draw that rises."""
   index_BT = np.arange(case.served, dtype=np.int32)[None].repeat(2, axis=0)
   enc = case.encoding()
-  where = enc.placed(Where.forward(index_BT, np.ones_like(index_BT)))
-  ids_BT = np.asarray(where.i_BT)
+  ids_BT = np.asarray(jax.jit(lambda pos_BT: enc.placed(Where.forward(pos_BT, jnp.ones_like(pos_BT))).i_BT)(index_BT))
   rising = bool((np.diff(ids_BT, axis=1) > 0).all()) if enc.positions else bool((ids_BT == index_BT).all())
   evidence = f'a text of {case.served} tokens is shown at {ids_BT[0, 0]} .. {ids_BT[0, -1]}' + (', drawn' if enc.positions else '')
   remedy = 'ids must rise within a document, from where training began'

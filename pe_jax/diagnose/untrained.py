@@ -25,18 +25,18 @@ def sentences(case):
   for name, seen, read, values in arrays:
     if (read & ~seen).any():
       out.append(_sentence(case, name, *(np.reshape(x, (len(x) if np.ndim(x) else 1, -1)) for x in (seen, read, values))))
-  return out + ([_parameterless(case)] if enc.embed and _parameterless(case) else [])
+  return out + (_parameterless(case) if enc.embed else [])
 
 
 def _reads(case, length):
   """True for the parameters that a text of this length reads."""
   enc, index_1T = case.encoding(), np.arange(length, dtype=np.int32)[None]
-  where = Where.forward(jnp.asarray(index_1T), jnp.ones_like(index_1T))
   rng = np.random.default_rng(0)
   weight_TD = rng.normal(size=(length, case.config.model.embed_dim)).astype(np.float32)
   weight_HT = rng.normal(size=(case.config.model.num_heads, length)).astype(np.float32)
 
   def output(params):
+    where = Where.forward(jnp.asarray(index_1T), jnp.ones_like(index_1T))
     total = jnp.sum(enc.embed(params, jnp.zeros((1, *weight_TD.shape)), where) * weight_TD[None]) if enc.embed else 0.0
     for record in case.layers():
       if record.distance_bias:
@@ -60,10 +60,14 @@ def _sentence(case, name, seen, read, values):
 def _parameterless(case):
   """Positions whose row in the embeddings is made of no parameter, where others are: a sentence, '' if there are none."""
   enc, index_1T = case.encoding(), np.arange(case.served, dtype=np.int32)[None]
-  where = Where.forward(jnp.asarray(index_1T), jnp.ones_like(index_1T))
-  zeros = jnp.zeros((1, case.served, case.config.model.embed_dim), jnp.float32)
-  moved = jax.tree.map(lambda x: x + 1, case.params['encoding'])
-  fixed_T = np.asarray(jnp.all(enc.embed(moved, zeros, where) == enc.embed(case.params['encoding'], zeros, where), axis=-1))[0]
+
+  @jax.jit
+  def rows(params):
+    zeros = jnp.zeros((1, case.served, case.config.model.embed_dim), jnp.float32)
+    return enc.embed(params, zeros, Where.forward(jnp.asarray(index_1T), jnp.ones_like(index_1T)))[0]
+
+  moved = jax.tree.map(lambda x: np.asarray(x) + 1, case.params['encoding'])
+  fixed_T = (np.asarray(rows(moved)) == np.asarray(rows(case.params['encoding']))).all(axis=-1)
   if not fixed_T.any():
-    return ''
-  return f'{fixed_T.sum()} positions from {int(np.argmax(fixed_T))} on have rows that are made of no trained parameter'
+    return []
+  return [f'{fixed_T.sum()} positions from {int(np.argmax(fixed_T))} on have rows that are made of no trained parameter']
