@@ -274,10 +274,23 @@ MISTAKES = [
 ]
 
 
-def test_a_mistake_is_one_line_with_its_exit_code():
-  cases = [{'argv': [SCRIPT, *(a.format(rope=runs.trained('rope')) for a in arguments)]} for arguments, _, _ in MISTAKES]
-  for (arguments, code, says), (got, out, err, _) in zip(MISTAKES, runs.served(cases), strict=True):
-    assert (got, out, says in err, err.count('\n'), err.startswith('ERROR: ')) == (code, '', True, 1, True), (arguments, err)
+def test_a_mistake_is_one_line_and_a_diagnosis_is_text_and_strict_json():
+  rope = runs.trained('rope')
+  cases = [{'argv': [SCRIPT, *(a.format(rope=rope) for a in arguments)]} for arguments, _, _ in MISTAKES]
+  right = [SCRIPT, f'--workdir={rope}', '--length=32', '--max_targets=1500', '--json']
+  *wrong, (code, out, err, _) = runs.served([*cases, {'argv': right, 'env': {'XLA_FLAGS': '--xla_backend_optimization_level=0'}}])
+  for (arguments, wanted, says), (got, printed, error, _) in zip(MISTAKES, wrong, strict=True):
+    one_line = (error.count('\n'), error.startswith('ERROR: '))
+    assert (got, printed, says in error, *one_line) == (wanted, '', True, 1, True), (arguments, error)
+  assert code == 0, err
+  found = json.loads(out, parse_constant=lambda name: pytest.fail(f'{name} is no JSON'))
+  assert (found['encoding'], found['train_length'], found['length']) == ('rope', 16, 32)
+  assert [f for f in found['findings'] if f['verdict'] == 'fault'] == []
+  assert 'which wrote' in out
+  findings = tuple(finding.Finding(**f) for f in found.pop('findings'))
+  text = report.text(diagnose.Diagnosis(findings=findings, **found))
+  assert text.startswith('rope, trained at 16 tokens, read at 32\n\n1. hard limits\n  ok    tokenizer: ')
+  assert '\nMost likely: ' in text
 
 
 def test_a_run_on_a_task_is_sent_elsewhere():
@@ -292,17 +305,3 @@ def test_help_and_a_misspelt_name_are_answered_without_jax():
     command = [sys.executable, '-c', f'import sys; sys.argv = {[SCRIPT, *arguments]!r}\n{program}']
     done = subprocess.run(command, env=runs.environment(), cwd=runs.ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (2 if len(arguments) > 1 else 0, 'False'), done.stderr
-
-
-def test_the_script_prints_text_and_strict_json():
-  arguments = [f'--workdir={runs.trained("rope")}', '--length=32', '--max_targets=1500', '--json']
-  code, out, err = runs.finish(runs.start(SCRIPT, *arguments, XLA_FLAGS='--xla_backend_optimization_level=0'))
-  assert code == 0, err
-  found = json.loads(out, parse_constant=lambda name: pytest.fail(f'{name} is no JSON'))
-  assert (found['encoding'], found['train_length'], found['length']) == ('rope', 16, 32)
-  assert [f for f in found['findings'] if f['verdict'] == 'fault'] == []
-  assert 'which wrote' in json.dumps(found)
-  findings = tuple(finding.Finding(**f) for f in found.pop('findings'))
-  text = report.text(diagnose.Diagnosis(findings=findings, **found))
-  assert text.startswith('rope, trained at 16 tokens, read at 32\n\n1. hard limits\n  ok    tokenizer: ')
-  assert '\nMost likely: ' in text

@@ -4,6 +4,7 @@ A leak looks excellent offline, since the answer is in sight, and fails in gener
 """
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -68,8 +69,10 @@ def documents(case):
   a, b = case.text(half, 1), case.text(half, 2)
   pos, one, empty = np.arange(half, dtype=np.int32), np.ones(half, np.int32), np.zeros(half + rest, np.int32)
   tail = np.zeros(rest, np.int32)
-  packed = case.states(*(np.concatenate(x)[None] for x in ((a, b, tail), (pos, pos, tail), (one, 2 * one, tail))))
-  alone = case.states(*(np.concatenate(x)[None] for x in ((b, empty), (pos, empty), (one, empty))))
+  # Draws belong to rows: both readings take positions from 0 instead.
+  states = functools.partial(case.states, drawn=bool(case.encoding().positions))
+  packed = states(*(np.concatenate(x)[None] for x in ((a, b, tail), (pos, pos, tail), (one, 2 * one, tail))))
+  alone = states(*(np.concatenate(x)[None] for x in ((b, empty), (pos, empty), (one, empty))))
   error = distance(packed[:, half : 2 * half], alone[:, :half])
   evidence = f'the second of two documents of a row of {case.served} tokens differs from itself alone by {error:.2g} of the largest state'
   remedy = 'let a query see keys of its own document only, and restart positions in each'
