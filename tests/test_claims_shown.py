@@ -1,5 +1,6 @@
 """Claims of the two source documents that no other test shows: small, exact, without training. docs/claims.md says which test is whose."""
 
+import functools
 import itertools
 import math
 
@@ -18,9 +19,11 @@ DIMS = Dims(num_heads=4, num_kv_heads=4, head_dim=16, embed_dim=64, train_length
 
 
 def turned(x, position, frequency):
-  """A vector (d,) at a position, pairs (2n, 2n + 1), float64 of what the library gives."""
-  x_BTHK = jnp.asarray(np.asarray(x, np.float32))[None, None, None]
-  return np.asarray(rope.rotate(x_BTHK, jnp.asarray([[position]]), frequency, 'interleaved'), np.float64)[0, 0, 0]
+  """Vectors (..., d) at positions, pairs (2n, 2n + 1), float64 of what the library gives. Shapes broadcast."""
+  position = np.asarray(position)
+  x = np.broadcast_to(np.asarray(x, np.float32), (*position.shape, len(frequency) * 2))
+  out = rope.rotate(x.reshape(1, -1, 1, x.shape[-1]), position.reshape(1, -1), frequency, 'interleaved')
+  return np.asarray(out, np.float64).reshape(x.shape)
 
 
 def some(*shape, seed=0):
@@ -29,13 +32,13 @@ def some(*shape, seed=0):
 
 def softmax(scores):
   """Over all keys, float64 of what the library gives."""
-  s = jnp.asarray(scores, jnp.float32)
-  return np.asarray(attention.softmax(s, jnp.ones(s.shape, bool)), np.float64)
+  s = np.asarray(scores, np.float32)
+  return np.asarray(jax.jit(attention.softmax)(s, np.ones(s.shape, bool)), np.float64)
 
 
 def entropy(weights):
-  w = weights[weights > 0]
-  return -np.sum(w * np.log(w))
+  """Of rows of weights, in nats."""
+  return -np.sum(weights * np.log(np.maximum(weights, 1e-300)), axis=-1)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_the_fastest_pair_has_gone_round_dozens_of_times_in_training():
 def test_turning_keeps_lengths_and_adds_angles():
   """A_0 = 1, A_m A_n = A_(m+n), A_m^T A_n = A_(n-m): the arithmetic progression of angles is not an assumption."""
   f = rope.frequencies(8)
-  matrix = {m: np.stack([turned(e, m, f) for e in np.eye(8)], axis=1) for m in (0, 1, 2, 3, 5, 40, 43)}
+  matrix = {m: turned(np.eye(8), [m] * 8, f).T for m in (0, 1, 2, 3, 5, 40, 43)}
   near = dict(rtol=0, atol=1e-6)
   np.testing.assert_allclose(matrix[0], np.eye(8), **near)
   np.testing.assert_allclose(np.linalg.matrix_power(matrix[1], 5), matrix[5], **near)
@@ -94,11 +97,10 @@ def test_a_rope_score_is_a_sum_of_cosines_with_amplitudes_and_angles_from_conten
 
 
 def test_a_rope_score_need_not_fall_with_distance():
-  """A key turned ahead by r is found best at distance r; over q and -q, and so over any symmetric content, the mean is 0 everywhere."""
+  """A key turned ahead by r is found best at distance r."""
   q, f = some(32), rope.frequencies(32)
   for r in (0, 7, 200):
-    key = turned(q, r, f)
-    scores = [turned(q, i, f) @ key for i in range(400)]
+    scores = turned(q, np.arange(400), f) @ turned(q, r, f)
     assert np.argmax(scores) == r
     assert scores[r] == pytest.approx(q @ q, rel=1e-5)
 
@@ -106,13 +108,22 @@ def test_a_rope_score_need_not_fall_with_distance():
 def attended(spec, q, k, doc, pos=None):
   """Weights (T, S) of one head, read off values that are unit vectors."""
   n, width = q.shape
-  record = encodings.make(spec, Dims(1, 1, width, width, n))
-  pos = jnp.arange(n)[None] if pos is None else jnp.asarray([pos])
-  where = Where.forward(pos, jnp.asarray([doc]))
-  q, k = (jnp.asarray(x, jnp.float32)[None, :, None] for x in (q, k))
-  tables = record.tables({}, where)
-  q, k = record.rotate(tables, q, k) if record.rotate else (q, k)
-  return np.asarray(attention.attend(record, tables, q, k, jnp.eye(n)[None, :, None], where))[0, :, 0]
+  pos = list(range(n)) if pos is None else pos
+  return np.asarray(attention_of(spec, width)(*(x.astype(np.float32)[None, :, None] for x in (q, k)), np.array([pos]), np.array([doc])))
+
+
+@functools.cache
+def attention_of(spec, width):
+  record = encodings.make(spec, Dims(1, 1, width, width, 64))
+
+  @jax.jit
+  def attend(q, k, pos, doc):
+    where = Where.forward(pos, doc)
+    tables = record.tables({}, where)
+    q, k = record.rotate(tables, q, k)
+    return attention.attend(record, tables, q, k, jnp.eye(q.shape[1])[None, :, None], where)[0, :, 0]
+
+  return attend
 
 
 def test_a_rope_weight_depends_on_how_many_keys_there_are():
@@ -224,7 +235,7 @@ def test_the_entropy_of_bounded_scores_grows_with_the_logarithm_of_the_keys():
     assert math.exp(-2 * c) <= n * weight.min() <= n * weight.max() <= math.exp(2 * c)
     assert math.log(n) - 2 * c <= entropy(weight) <= math.log(n)
   assert entropy(softmax(np.zeros(256))) - entropy(softmax(np.zeros(64))) == pytest.approx(math.log(4), abs=1e-5)
-  gaussian = [np.mean([entropy(w) for w in softmax(some(4000, n))]) for n in (64, 256)]
+  gaussian = [entropy(softmax(some(2000, n))).mean() for n in (64, 256)]
   np.testing.assert_allclose(gaussian, [3.69, 5.05], atol=0.01)
   sharp = np.where(np.arange(4096) == 7, 20.0, 0.0)  # a head that has found its key need not notice
   assert entropy(softmax(sharp)) < 1e-3

@@ -38,6 +38,8 @@ def fault(root: pathlib.Path, pointer: str) -> str:
     return f"'{pointer}': {path} has no heading with that anchor"
   if kind == 'example' and '>>> ' not in there[name][1]:
     return f"'{pointer}': there is no example in that section"
+  if kind == 'measured' and not re.search(r'\b20\d\d-\d\d-\d\d\b', there[name][1]):
+    return f"'{pointer}': that section has no date of a measurement"
   return ''
 
 
@@ -46,7 +48,7 @@ def _name(root, pointer, kind, path, name):
     return f"'{pointer}': names no test"
   known = names(root / path)
   if path == CONTRACT:
-    known |= {f'test_{function}' for function in names(root / PROPERTIES)}
+    known |= {f'test_{function}' for function in _properties(root / PROPERTIES)}
   return '' if not name or name in known else f"'{pointer}': {path} has no {name}"
 
 
@@ -82,6 +84,11 @@ def names(path: pathlib.Path) -> set:
     elif isinstance(node, ast.Assign):
       found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
   return found
+
+
+def _properties(path):
+  (table,) = (n for n in _parsed(path).body if isinstance(n, ast.Assign) and getattr(n.targets[0], 'id', '') == 'PROPERTIES')
+  return {node.id for node in ast.walk(table.value) if isinstance(node, ast.Name)}
 
 
 def flags(path: pathlib.Path) -> set:
