@@ -168,6 +168,16 @@ def from_json(text):
   return config.lock()
 
 
+def completed(stored):
+  """A stored config as a dict, with the defaults of fields that came after it was written; they leave things as they were."""
+
+  def fill(tree, known):
+    new = {name: value for name, value in known.items() if name not in tree}
+    return {name: fill(value, known.get(name, {})) if isinstance(value, dict) else value for name, value in tree.items()} | new
+
+  return fill(stored, default().to_dict())
+
+
 def config_hash(config):
   """Twelve hex digits that identify a resolved config."""
   return hashlib.sha256(to_json(config).encode()).hexdigest()[:12]

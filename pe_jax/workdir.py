@@ -11,6 +11,8 @@ import os
 import pathlib
 import platform
 
+import ml_collections
+
 from pe_jax import config as config_lib
 from pe_jax import process, progress
 from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
@@ -22,17 +24,17 @@ def check_config(workdir, config):
   """Refuses a workdir that holds a run of another configuration; creates nothing."""
   path = pathlib.Path(workdir) / 'config.json'
   if path.exists():
-    lines = config_lib.diff(json.loads(path.read_text()), config.to_dict())
+    lines = config_lib.diff(config_lib.completed(json.loads(path.read_text())), config.to_dict())
     if lines:
       raise ConfigDiffers(f'{workdir}: holds a run of another configuration (choose another workdir):\n  ' + '\n  '.join(lines))
 
 
 def read_config(workdir):
-  """The config stored there."""
+  """The config stored there, complete."""
   path = pathlib.Path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
-  return config_lib.from_json(path.read_text())
+  return ml_collections.ConfigDict(config_lib.completed(json.loads(path.read_text()))).lock()
 
 
 def finished(workdir):

@@ -11,9 +11,9 @@ from absl import flags
 from ml_collections import config_flags
 
 from pe_jax import config as config_lib
-from pe_jax import resolve
+from pe_jax import resolve, workdir
 from pe_jax.config import parse_arg
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigDiffers, ConfigError
 
 pytestmark = pytest.mark.filterwarnings('ignore:the load_module:DeprecationWarning')  # ml_collections reads config files so
 
@@ -221,6 +221,19 @@ def test_every_number_is_checked(field):
     inner[name] = bad
     with pytest.raises(ConfigError, match=rf'^{field}: '):
       resolve.check_fields(tree)
+
+
+def test_a_config_from_before_a_field_was_there_is_read_and_goes_on_with_its_default(tmp_path):
+  config = resolve.resolve(runs.config())
+  old = config.to_dict()
+  del old['model']['platform'], old['model']['scan_layers'], old['data']['task_sampling']
+  (tmp_path / 'config.json').write_text(json.dumps(old))
+  assert workdir.read_config(tmp_path) == config
+  workdir.check_config(tmp_path, config)
+  old['model']['num_layers'] += 1
+  (tmp_path / 'config.json').write_text(json.dumps(old))
+  with pytest.raises(ConfigDiffers, match='model.num_layers'):
+    workdir.check_config(tmp_path, config)
 
 
 def test_unknown_and_missing_fields_are_named():
