@@ -232,7 +232,7 @@ def test_a_config_from_before_a_field_was_there_is_read_and_goes_on_with_its_def
   workdir.check_config(tmp_path, config)
   old['model']['num_layers'] += 1
   (tmp_path / 'config.json').write_text(json.dumps(old))
-  with pytest.raises(ConfigDiffers, match='model.num_layers'):
+  with pytest.raises(ConfigDiffers, match=r'model\.num_layers'):
     workdir.check_config(tmp_path, config)
 
 
