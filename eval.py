@@ -12,8 +12,7 @@ two. A run on a task is tested on samples of exactly those lengths (protocol tas
   python eval.py --workdir=runs/a --lengths=64,128,256,512 --probes=needle,attention --figures
 
 Prints tables, the accounting of what longer windows gain, and for every encoding the three lengths (acceptable, computable, reliable), and
-appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length) at
-each length.
+appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length).
 Exit codes as train.py's.
 """
 
@@ -37,14 +36,8 @@ MARGIN = flags.DEFINE_float('margin', 0.05, 'Nats that a reliable length may cos
 BAR = flags.DEFINE_float('bar', None, 'Loss in nats that must be reached at the training length for any claim beyond it.')
 MEMORY = flags.DEFINE_float('memory', 0.0, 'GB for the computable length, by the compiler; 0: what was computed here counts.')
 PROBES = flags.DEFINE_list('probes', [], "Probes, or 'all' that fit the run; protocols run beside them only if asked for.")
+OPTIONS = flags.DEFINE_list('options', [], "Of probes, as 'trials=50,digits=3,variants=single+prefix_key' (pe_jax/probes/options.py).")
 FIGURES = flags.DEFINE_boolean('figures', False, 'Draw probes into WORKDIR/figures.')
-VARIANTS = flags.DEFINE_list('variants', [], 'needle: single, multi_key, multi_value, prefix_key; default: all there are words for.')
-STYLE = flags.DEFINE_string('style', 'short', "needle in text: 'short' or 'sentence'.")
-DIGITS = flags.DEFINE_integer('digits', 1, 'needle in text: of a value.')
-TRIALS = flags.DEFINE_integer('trials', 100, 'needle, distance: of a cell; fewer where a million tokens are exceeded.')
-DISTANCES = flags.DEFINE_list('distances', [], 'distance: tokens from the value to the query; default: 32 to 2048 and L/2 to 4L.')
-WINDOW = flags.DEFINE_integer('window', 0, 'repetition: tokens in which it is counted; 0: 256, or what the shortest length has.')
-FLOOR = flags.DEFINE_float('floor', 0.0, 'leak: nats a token that no honest model can be below; 0: not known.')
 SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Documents to score.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
@@ -65,6 +58,7 @@ def main():
   from pe_jax.report import probes_figure, probes_text, protocols
 
   options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
+  of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
   run = pe_jax.load(WORKDIR.value, step)
   subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
   extra = {'step': run.step, 'split': SPLIT.value}
@@ -74,11 +68,8 @@ def main():
     evaluate.write(WORKDIR.value, rows)
     print(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)), flush=True)
   if PROBES.value:
-    distances = tuple(cli.integer('distances', text) for text in DISTANCES.value)
-    chosen = {'variants': tuple(VARIANTS.value), 'style': STYLE.value, 'digits': DIGITS.value, 'trials': TRIALS.value}
-    chosen |= {'distances': distances, 'window': WINDOW.value, 'floor': FLOOR.value, 'seed': SEED.value}
     wanted = [] if PROBES.value == ['all'] else PROBES.value
-    rows = probes.probe(subject, lengths, specs, wanted, extra, probes.Options(**chosen))
+    rows = probes.probe(subject, lengths, specs, wanted, extra, of_probes)
     probes.write(WORKDIR.value, rows)
     print(probes_text.text(rows), flush=True)
     for path in probes_figure.draw(rows, pathlib.Path(WORKDIR.value) / 'figures') if FIGURES.value else ():

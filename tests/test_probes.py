@@ -457,6 +457,19 @@ def test_what_does_not_fit_is_a_sentence(lengths, wanted, options, error, match)
     run().probe(lengths, wanted, split='train', max_targets=4000, options=probes.Options(**options))
 
 
+def test_options_are_read_from_a_command_line():
+  got = probes.Options.of(['trials=50', 'variants=single+prefix_key', 'distances=32+128', 'floor=1.5', 'style=sentence'])
+  assert got == probes.Options(trials=50, variants=('single', 'prefix_key'), distances=(32, 128), floor=1.5, style='sentence')
+  wrong = [
+    ('trails=3', r"'trails' is unknown \(did you mean 'trials'"),
+    ('trials=x', "trials='x' is no int"),
+    ('distances=3+', 'is no int'),
+  ]
+  for written, match in wrong:
+    with pytest.raises(ConfigError, match=match):
+      probes.Options.of([written])
+
+
 def test_a_task_without_words_for_needles_says_so():
   subject = Fake()
   subject.task = tasks.make('copy')

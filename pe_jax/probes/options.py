@@ -39,6 +39,22 @@ class Options:
   floor: float = 0.0
   seed: int = 0
 
+  @classmethod
+  def of(cls, texts):
+    """The Options of texts 'name=value'; parts of a tuple are joined by '+'."""
+    known, given = {field.name: field.default for field in dataclasses.fields(cls)}, {}
+    for text in texts:
+      name, _, value = (part.strip() for part in text.partition('='))
+      if name not in known:
+        raise ConfigError(f"options: '{name}' is unknown{did_you_mean(name, known)} (there are {', '.join(known)})")
+      kind = int if name == 'distances' else str if name == 'variants' else type(known[name])
+      try:
+        parts = [kind(part) for part in value.split('+')]
+      except ValueError:
+        raise ConfigError(f"options: {name}='{value}' is no {kind.__name__} (for instance trials=50, distances=32+128)") from None
+      given[name] = tuple(parts) if isinstance(known[name], tuple) else parts[0]
+    return cls(**given)
+
   def check(self):
     """Refuses what no probe can work with."""
     for name in ('digits', 'trials', 'budget', 'segments', 'queries', 'prompts'):
