@@ -151,8 +151,16 @@ def test_the_grid_of_a_model_that_looks_back_eighty_tokens(monkeypatch):
 
 
 def test_wilson_of_the_grid_is_that_of_the_statistics():
-  found = needle.summary(np.arange(200) < 100, np.zeros(200), np.zeros(200), np.ones(200, bool))
+  judged = np.arange(200) < 100, np.zeros(200), np.zeros(200)
+  found = needle.summary(judged, np.arange(200), np.ones(200, bool))
   assert (found['accuracy_high'] - found['accuracy_low']) / 2 == pytest.approx(0.0687, abs=2e-4)  # evaluation.md 3.5
+
+
+def test_a_trial_at_eleven_depths_is_one_trial():
+  right, margin, trial = np.arange(20) % 2 == 0, np.arange(20) % 2 * 1.0, np.arange(20) % 2
+  once, often = (needle.summary((right[:n], margin[:n], margin[:n]), trial[:n], np.ones(n, bool)) for n in (2, 20))
+  assert (once.pop('texts'), often.pop('texts')) == (2, 20)
+  assert once == often
 
 
 def test_a_value_of_several_tokens_is_the_product_of_its_parts(monkeypatch):

@@ -56,10 +56,11 @@ def measure(subject, spec, lengths, options):
     stacks = [haystack.make(words, 'single', length, np.random.default_rng([options.seed, n])) for n in range(trials)]
     text_BT = np.asarray([moved(stack, d, distances[-1]) for d in distances for stack in stacks])
     right_BV = np.stack([stack.right_V for stack in stacks] * len(distances))
-    right_B, margin_B, log_p_B = judged(likelihoods(subject, enc, words)(text_BT), right_BV)
-    at_B, found = np.repeat(np.arange(len(distances)), trials), []
+    judgement = judged(likelihoods(subject, enc, words)(text_BT), right_BV)
+    at_B, trial_B, found = np.repeat(np.arange(len(distances)), trials), np.tile(np.arange(trials), len(distances)), []
+    margin_B = judgement[1]
     for n, distance in enumerate(distances):
-      row = {'distance': distance} | summary(right_B, margin_B, log_p_B, at_B == n)
+      row = {'distance': distance} | summary(judgement, trial_B, at_B == n)
       change = margin_B[at_B == n] - margin_B[at_B == 0]
       if n and trials > 1:
         low, high = paired.bounds(change, 0.025)

@@ -41,11 +41,11 @@ def measure(subject, spec, lengths, options):
       stacks = [haystack.make(words, variant, length, np.random.default_rng([options.seed, n])) for n in range(trials)]
       texts, distances = zip(*[stack.text(depth) for depth in DEPTHS for stack in stacks])
       right_BV = np.stack([stack.right_V for stack in stacks] * len(DEPTHS))
-      right_B, margin_B, log_p_B = judged(likelihood(np.asarray(texts)), right_BV)
+      found = judged(likelihood(np.asarray(texts)), right_BV)
       distance_B = np.asarray(distances)
-      cell_B = np.repeat(np.arange(len(DEPTHS)), trials)
+      cell_B, trial_B = np.repeat(np.arange(len(DEPTHS)), trials), np.tile(np.arange(trials), len(DEPTHS))
       cells = [
-        {'depth': depth, 'distance': float(distance_B[cell_B == n].mean())} | summary(right_B, margin_B, log_p_B, cell_B == n)
+        {'depth': depth, 'distance': float(distance_B[cell_B == n].mean())} | summary(found, trial_B, cell_B == n)
         for n, depth in enumerate(DEPTHS)
       ]
       yield {
@@ -57,11 +57,10 @@ def measure(subject, spec, lengths, options):
         'value_tokens': words.answers_VS.shape[1],
         'value_nats': haystack.value_nats(words),
         'style': 'task' if subject.task else options.style,
-        'trials': trials,
         'trials_asked': options.trials,
-        **summary(right_B, margin_B, log_p_B, np.ones(len(right_B), bool)),
+        **summary(found, trial_B, np.ones(len(trial_B), bool)),
         'cells': cells,
-        'by_distance': by_distance(distance_B, right_B, margin_B, log_p_B),
+        'by_distance': by_distance(found, trial_B, distance_B),
       }
 
 
@@ -95,16 +94,23 @@ def judged(log_p_BV, right_BV):
   return right_B > wrong_B, right_B - wrong_B, np.logaddexp.reduce(np.where(right_BV, log_p_BV, -np.inf), axis=1)
 
 
-def summary(right_B, margin_B, log_p_B, chosen_B):
-  """Accuracy with its 95 % interval, mean margin and its standard error, mean log p of a right value."""
-  right, margin = right_B[chosen_B], margin_B[chosen_B]
-  low, high = map(float, wilson(int(right.sum()), len(right)))
-  error = float(margin.std(ddof=1) / len(margin) ** 0.5) if len(margin) > 1 else None
-  found = {'accuracy': float(right.mean()), 'accuracy_low': low, 'accuracy_high': high, 'margin': float(margin.mean())}
-  return found | {'margin_error': error, 'log_p': float(log_p_B[chosen_B].mean()), 'judged': len(right)}
+def summary(found, trial_B, chosen_B):
+  """Accuracy with its 95 % interval, mean margin with its standard error, mean log p of a right value.
+
+  `found` is what `judged` gives. A trial's texts differ in the needle's place alone and are no independent trials, so that intervals count
+  a trial once however many of its texts are chosen.
+  """
+  right_B, margin_B, log_p_B = (x[chosen_B] for x in found)
+  trial_B = np.unique(trial_B[chosen_B], return_inverse=True)[1]
+  texts_U = np.bincount(trial_B)
+  low, high = map(float, wilson(right_B.mean() * len(texts_U), len(texts_U)))
+  margin_U = np.bincount(trial_B, margin_B) / texts_U
+  error = float(margin_U.std(ddof=1) / len(margin_U) ** 0.5) if len(margin_U) > 1 else None
+  row = {'accuracy': float(right_B.mean()), 'accuracy_low': low, 'accuracy_high': high, 'margin': float(margin_B.mean())}
+  return row | {'margin_error': error, 'log_p': float(log_p_B.mean()), 'texts': len(right_B), 'trials': len(texts_U)}
 
 
-def by_distance(distance_B, right_B, margin_B, log_p_B):
+def by_distance(found, trial_B, distance_B):
   """The same by distance of the value from the query, in ranges that double."""
   octave_B = np.floor(np.log2(distance_B)).astype(int)
-  return [{'start': 2**n, 'end': 2 ** (n + 1)} | summary(right_B, margin_B, log_p_B, octave_B == n) for n in np.unique(octave_B).tolist()]
+  return [{'start': 2**n, 'end': 2 ** (n + 1)} | summary(found, trial_B, octave_B == n) for n in np.unique(octave_B).tolist()]
