@@ -3,6 +3,7 @@
 # make contract   every encoding through every property of the contract: the table of worst errors
 # make mutants    twelve known faults planted in a copy: does a test go red?
 # make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
+# make findings   the claims that small models can show, on three seeds, into docs/findings.md (under an hour on two cores)
 # make lint       ruff
 # make parity     the comparison with other programs (transformers, x-transformers), run live beside ours
 # make bench      speed and memory against other programs, into docs/performance.md (ARGS=--quick: in under five minutes)
@@ -13,7 +14,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test contract mutants parity bench fits lint clean
+.PHONY: demo test contract mutants parity bench fits findings lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -62,6 +63,9 @@ $(VENV)-tpu/run: pyproject.toml constraints.txt
 
 fits: $(VENV)-tpu/run
 	@$(VENV)-tpu/bin/python scripts/fits.py $(ARGS)
+
+findings: $(VENV)/run
+	$(VENV)/bin/python scripts/findings.py $(ARGS)
 
 lint: $(VENV)/test
 	$(VENV)/bin/ruff check .

@@ -22,6 +22,7 @@ from pe_jax.errors import ConfigError
 GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
 FEW = 16  # queries, as of a decoding step: never worth more than rows as they are
 CHUNK, BLOCK = 128, 512  # the best of those tried on a CPU
+KEPT = 2**24  # weights that a layer may keep for its backward pass, 64 MiB; beyond that rows are made again
 LONG = 1024  # from here on blockwise is as fast and takes less memory
 
 
@@ -120,6 +121,7 @@ def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
   chunks = -(-queries // chunk)
   same = where.causal and where.same
   groups = min(chunks, GROUPS) if same else 1
+  again = whole_rows(enc) or q_BTHK.shape[0] * q_BTHK.shape[2] * queries * keys > KEPT
   out = []
   for g in range(groups):
     first, last = (chunks * n // groups * chunk for n in (g, g + 1))
@@ -127,7 +129,7 @@ def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
     seen = last if same else keys
     whole = (last - first) // chunk * chunk
     near = where.keys(0, seen) if seen < keys else where
-    rows = functools.partial(_chunk, enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near)
+    rows = functools.partial(_chunk, again, enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near)
     if whole == chunk:
       out.append(rows(chunk, first))
     elif whole:
@@ -138,13 +140,12 @@ def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
   return jnp.concatenate(out, axis=1)
 
 
-def _chunk(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, size, start):
-  @jax.checkpoint
+def _chunk(again, enc, tables, q_BTHK, k_BSGK, v_BSGK, where, size, start):
   def rows(start):
     q_BCHK = jax.lax.dynamic_slice_in_dim(q_BTHK, start, size, axis=1)
     return attend_rows(enc, tables, q_BCHK, k_BSGK, v_BSGK, where.queries(start, size))
 
-  return rows(start)
+  return (jax.checkpoint(rows) if again else rows)(start)
 
 
 def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from pe_jax import attention, loss
+from pe_jax import attention, dense, loss
 from pe_jax import cache as kv
 from pe_jax.encodings.base import Dims, Encoding, Where
 from pe_jax.errors import ConfigError
@@ -235,7 +235,7 @@ class Attention(nn.Module):
     m, enc = self.m, self.enc
 
     def heads(count, name):
-      y = nn.Dense(count * m.head_dim, use_bias=m.qkv_bias, dtype=m.dtype, name=name)(x_BTD)
+      y = nn.Dense(count * m.head_dim, use_bias=m.qkv_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general)(x_BTD)
       if m.qk_norm == 'full' and name != 'value':
         y = norm(m, f'{name}_norm')(y)
       y = y.reshape(*x_BTD.shape[:2], count, m.head_dim)
@@ -255,7 +255,7 @@ class Attention(nn.Module):
     self.sow(WATCHED, 'attended', (q_BTHK, k_BSGK, where))
     out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk, m.platform)
     out = out_BTHK.reshape(*x_BTD.shape[:2], -1)
-    return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out')(out), layer
+    return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out', dot_general=dense.dot_general)(out), layer
 
 
 class Mlp(nn.Module):
@@ -268,11 +268,11 @@ class Mlp(nn.Module):
     m = self.m
     act = ACTIVATIONS[m.mlp]
 
-    def dense(width, name):
-      return nn.Dense(width, use_bias=m.mlp_bias, dtype=m.dtype, name=name)
+    def layer(width, name):
+      return nn.Dense(width, use_bias=m.mlp_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general)
 
-    h_BTF = act(dense(m.mlp_dim, 'gate')(x_BTD)) * dense(m.mlp_dim, 'up')(x_BTD) if m.mlp in GATED else act(dense(m.mlp_dim, 'up')(x_BTD))
-    return dense(m.embed_dim, 'down')(h_BTF)
+    h_BTF = act(layer(m.mlp_dim, 'gate')(x_BTD)) * layer(m.mlp_dim, 'up')(x_BTD) if m.mlp in GATED else act(layer(m.mlp_dim, 'up')(x_BTD))
+    return layer(m.embed_dim, 'down')(h_BTF)
 
 
 def norm(m, name):

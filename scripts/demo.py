@@ -7,17 +7,12 @@ Interrupted, it goes on where it was. --steps=50 shows in a minute what it does,
 
 import os
 import pathlib
-import shutil
-import subprocess
-import sys
 import time
 
 from absl import flags
 
-from pe_jax import cli, metrics, process, progress
-from pe_jax.errors import UserError
+from pe_jax import cli, launch
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Folder of the runs, the table and the figure.')
 STEPS = flags.DEFINE_integer('steps', 1000, 'Training steps of each encoding.', lower_bound=1)
 SEED = flags.DEFINE_integer('seed', 0, 'Seed of parameters and data order.')
@@ -55,46 +50,11 @@ def build_data():
 
 
 def train(folder):
-  """All arms, as many at a time as there are cores, each on its own core."""
-  cores = sorted(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else list(range(os.cpu_count()))
-  waiting, running = dict(ARMS), {}
-  with progress.bar(STEPS.value * len(ARMS), label='training ' + ', '.join(ARMS)) as bar:
-    seen = 0
-    try:
-      while waiting or running:
-        free = [core for core in cores if core not in running]
-        while waiting and free:
-          core, name = free.pop(0), next(iter(waiting))
-          running[core] = (name, launch(folder / name, waiting.pop(name), core))
-        for core, (name, process) in list(running.items()):
-          if process.poll() is not None:
-            del running[core]
-            if process.returncode:
-              raise UserError(f'training {name} ended with exit code {process.returncode}; {folder / name / "log.txt"} says why')
-        done = sum(steps_done(folder / name) for name in ARMS)
-        bar.advance(done - seen)
-        seen = done
-        time.sleep(0.5)
-    finally:
-      for _, process in running.values():
-        process.terminate()  # train.py saves and stops; the next `make demo` goes on
-
-
-def launch(workdir, encoding, core):
-  """One training process; huge pages make it faster and change no number."""
-  workdir.mkdir(parents=True, exist_ok=True)
-  pinned = ['taskset', '-c', str(core)] if shutil.which('taskset') else []
-  config = f'{ROOT}/configs/quickstart.py:{encoding},train_length={LENGTH},steps={STEPS.value},seed={SEED.value}'
-  command = [*pinned, sys.executable, str(ROOT / 'train.py'), f'--config={config}', f'--workdir={workdir}']
-  env = process.child_environment()
-  with (workdir / 'log.txt').open('w') as log:
-    return subprocess.Popen(command, stdout=log, stderr=log, env=env)
-
-
-def steps_done(workdir):
-  """The last step in the run's log."""
-  rows = metrics.read(workdir / 'metrics.jsonl')
-  return rows[-1]['step'] if rows else 0
+  """All arms."""
+  config = f'{launch.ROOT}/configs/quickstart.py'
+  args = f'train_length={LENGTH},steps={STEPS.value},seed={SEED.value}'
+  jobs = [launch.Job(folder / name, f'{config}:{encoding},{args}', STEPS.value) for name, encoding in ARMS.items()]
+  launch.train(jobs, 'training ' + ', '.join(ARMS))
 
 
 def evaluate(folder):

@@ -18,7 +18,7 @@ from pe_jax.errors import ConfigError
 
 CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, as of train.py.')
 TOPOLOGY = flags.DEFINE_string('topology', 'v5e:4x4', 'Chips and how they lie: v4:2x2x1, v5e:4x4, v5p:2x2x2, v6e:2x4 …')
-# What a chip has, in GiB (cloud.google.com/tpu/docs, pages of each version).
+# What a chip has, in GiB, as its maker publishes; the runtime keeps some of it.
 MEMORY = {'v4': 32, 'v5e': 16, 'v5p': 95, 'v6e': 32}
 
 

@@ -1,0 +1,55 @@
+"""The small-budget findings on three seeds: trains, measures and writes docs/findings.md with a verdict for every claim.
+
+  make findings                  (or: python scripts/findings.py)
+  python scripts/findings.py --quick --out=/tmp/findings.md     a few steps, to see it work; its numbers mean nothing
+
+Under an hour on two cores. Interrupted, it goes on where it was.
+"""
+
+import datetime
+import pathlib
+import time
+
+from absl import flags
+
+from pe_jax import cli
+
+WORKDIR = flags.DEFINE_string('workdir', 'runs/findings', 'Folder of the runs.')
+SEEDS = flags.DEFINE_list('seeds', ['101', '102', '103'], 'Seeds; none of them was used when thresholds were fixed.')
+QUICK = flags.DEFINE_boolean('quick', False, 'Few steps.')
+OUT = flags.DEFINE_string('out', 'docs/findings.md', 'The page.')
+MAX_TARGETS = flags.DEFINE_integer('max_targets', 130_000, 'Bytes scored at each length.', lower_bound=1)
+
+
+def main():
+  """Trains, measures, writes."""
+  seeds = [cli.integer('seeds', seed) for seed in SEEDS.value]
+  folder, start = pathlib.Path(WORKDIR.value), time.time()
+
+  from benchmarks import machine
+  from studies import algorithms, language, page
+
+  from pe_jax import launch, progress
+
+  steps = {'language': 1200, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'needle': 600}
+  steps = dict.fromkeys(steps, 30) if QUICK.value else steps
+  launch.train(language.jobs(folder, seeds, steps['language']), 'language models')
+  launch.train(language.tuning_jobs(folder, seeds, steps['tuning']), 'fine-tuning')
+  launch.train(algorithms.jobs(folder, seeds, steps['copy'], steps['needle']), 'tasks')
+  progress.say('measuring')
+  found, tasks = language.measure(folder, seeds, MAX_TARGETS.value), algorithms.measure(folder, seeds)
+  groups = {'Language models': language.findings(found, seeds), 'Tasks': algorithms.findings(tasks, seeds)}
+  where, minutes = machine.describe(), (time.time() - start) / 60
+  setup = [
+    f'`make findings`, {datetime.date.today().isoformat()}, seeds {", ".join(map(str, seeds))}, {minutes:.0f} minutes on {where["cores"]} '
+    f'cores ({where["processor"]}); steps: {", ".join(f"{name} {count}" for name, count in steps.items())}.',
+    '',
+    f'Two layers, width 64, four heads, trained at L = {language.L} on bytes of the Python standard library (`configs/quickstart.py`) or '
+    'on a synthetic task (`configs/task.py`). Values are one a seed. ' + ' '.join(language.__doc__.split('\n\n')[1].split()),
+  ]
+  page.write(OUT.value, setup, groups, language.lengths(found, seeds), (*language.curves(found, seeds), language.LENGTHS))
+  print(pathlib.Path(OUT.value).read_text())
+
+
+if __name__ == '__main__':
+  cli.run(main, __doc__)

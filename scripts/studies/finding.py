@@ -1,0 +1,40 @@
+"""A claim with its threshold, and what each seed says of it."""
+
+import dataclasses
+import operator
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+  """Attributes:
+  name: as B2 of the list of claims.
+  claim: what should be seen, in words.
+  unit: of the values.
+  values: one a seed, in the order of the seeds.
+  threshold: half of the worst seed's effect in a pilot on other seeds; None: reported without a verdict.
+  at_least: whether values should reach the threshold, or stay at or below it.
+  """
+
+  name: str
+  claim: str
+  unit: str
+  values: tuple
+  threshold: float | None = None
+  at_least: bool = True
+
+  @property
+  def verdict(self):
+    """'robust': every seed keeps the threshold. 'direction only': none does not even have the sign. Else 'not seen'."""
+    if self.threshold is None:
+      return 'report only'
+    keeps = operator.ge if self.at_least else operator.le
+    if all(keeps(v, self.threshold) for v in self.values):
+      return 'robust'
+    right = [v > 0 if self.at_least else v < 0 for v in self.values]
+    return 'direction only' if all(right) else 'not seen'
+
+  def cells(self):
+    """A line of the page's table."""
+    sign = '≥' if self.at_least else '≤'
+    wanted = '' if self.threshold is None else f'{sign} {self.threshold:g} {self.unit}'.strip()
+    return [self.name, self.claim, ' '.join(f'{v:.3f}' for v in self.values), wanted, self.verdict]

@@ -1,0 +1,107 @@
+"""The findings' arithmetic on made-up rows, whose values can be told beforehand, and their page."""
+
+import dataclasses
+import itertools
+
+import pytest
+from studies import algorithms, language, page
+from studies.finding import Finding
+
+from pe_jax import launch
+from pe_jax.errors import UserError
+
+SEEDS = [1, 2]
+
+
+@pytest.mark.parametrize(
+  ('values', 'threshold', 'at_least', 'verdict'),
+  [
+    ((1.0, 1.2), 1.0, True, 'robust'),
+    ((1.0, 0.2), 1.0, True, 'direction only'),
+    ((1.0, -0.2), 1.0, True, 'not seen'),
+    ((0.02, -0.01), 0.03, False, 'robust'),
+    ((0.02, 0.04), 0.03, False, 'not seen'),
+    ((0.0, 0.0), 0.0, False, 'robust'),
+    ((5.0,), None, True, 'report only'),
+  ],
+)
+def test_a_verdict_needs_every_seed(values, threshold, at_least, verdict):
+  assert Finding('B', 'claim', 'nats', values, threshold, at_least).verdict == verdict
+
+
+def made_up():
+  """Rows in which the loss is .1 x (number of the arm) + .01 x (number of the encoding) + n / 1000 x (number of the seed)."""
+  found = {}
+  arms = [*language.ARMS, *(f'tuned {name}' for name in language.TUNED)]
+  for (number, arm), seed in itertools.product(enumerate(arms), SEEDS):
+    count = {'rope': len(language.MAPS), 'learned': 2}.get(arm, 1)
+    found[arm, seed] = [
+      {
+        'protocol': protocol,
+        'asked_encoding': f'e{e}',
+        'length': n,
+        'nll': 0.1 * number + 0.01 * e + n / 1000 * seed,
+        'accounting': {'in_range': 1.5, 'actual': 1.4, 'residual': -0.02},
+        'by_document': {'nll': [1.0 * n, 2.0 * n], 'targets': [32, 64]},
+      }
+      for protocol in language.PROTOCOLS
+      for e in range(count)
+      for n in language.LENGTHS
+    ]
+  return found
+
+
+def test_findings_are_differences_of_the_rows_they_speak_of():
+  by_claim = {f.claim: f for f in language.findings(made_up(), SEEDS)}
+  assert by_claim['sinusoidal: D(2L)'].values == pytest.approx((0.064, 0.128))
+  assert by_claim['RoPE: D(4L)'].values == pytest.approx((0.192, 0.384))
+  assert by_claim['PI within L costs'].values == pytest.approx((0.01, 0.01))
+  assert by_claim['YaRN (rotations, beta 4) at 4L is better than raw by'].values == pytest.approx((-0.06, -0.06))
+  assert by_claim['ALiBi gains from L to 4L in non-overlapping windows'].values == pytest.approx((0.1, 0.1))
+  tuned = by_claim[f'{language.TUNE_STEPS} steps at 4L with YaRN: loss at 4L above that of L before']
+  assert tuned.values == pytest.approx([0.1 * (8 - 2) + (256 - 64) / 1000 * seed for seed in SEEDS])
+
+
+def test_every_spec_that_is_trained_or_read_can_be_made():
+  from pe_jax import encodings
+  from pe_jax.encodings.base import Dims
+
+  dims = Dims(4, 4, 16, 64, language.L, 2)
+  specs = [
+    *language.ARMS.values(),
+    *language.MAPS.values(),
+    *language.TUNED.values(),
+    *algorithms.COPY.values(),
+    *algorithms.NEEDLE.values(),
+  ]
+  for spec in specs:
+    encodings.make(encodings.at_length(encodings.parse(spec), 4 * language.L, language.L), dims)
+
+
+def test_jobs_are_started_as_train_py_wants_them(tmp_path):
+  jobs = [*language.jobs(tmp_path, SEEDS, 5), *language.tuning_jobs(tmp_path, SEEDS, 5), *algorithms.jobs(tmp_path, SEEDS, 5, 5)]
+  assert len({job.workdir for job in jobs}) == len(jobs) == 2 * (len(language.ARMS) + len(language.TUNED) + 3 + 4)
+  command = language.tuning_jobs(tmp_path, SEEDS, 5)[0].command()
+  assert f'--config.init_from={tmp_path}/rope-1' in command
+  assert f'--config.encoding={language.TUNED["YaRN"]}' in command
+
+
+def test_the_page_has_every_claim_and_its_verdict(tmp_path):
+  found = made_up()
+  groups = {'Language models': language.findings(found, SEEDS)}
+  curves = (*language.curves(found, SEEDS), language.LENGTHS)
+  page.write(tmp_path / 'findings.md', ['A line.'], groups, language.lengths(found, SEEDS), curves)
+  text = (tmp_path / 'findings.md').read_text()
+  assert (tmp_path / 'findings.png').stat().st_size > 10_000
+  for finding in groups['Language models']:
+    assert f'| {finding.claim} |' in text
+  assert text.count('| robust |') == sum(f.verdict == 'robust' for f in groups['Language models'])
+  assert 'one-sided 95% bounds over 2 runs and 2 documents' in text
+
+
+def test_a_run_that_fails_ends_the_others_with_its_name(tmp_path):
+  job = launch.Job(tmp_path / 'bad', f'{launch.ROOT}/configs/quickstart.py:rope,steps=5', 5, {'model.num_heads': 5})
+  with pytest.raises(UserError, match='training bad ended with exit code 2'):
+    launch.train([job], 'bad')
+  assert 'num_heads' in (tmp_path / 'bad' / 'log.txt').read_text()
+  assert dataclasses.replace(job, fields={}).command()[-1] == f'--workdir={tmp_path}/bad'
