@@ -6,10 +6,17 @@
 
 Protocols: context (the same targets with more and more context), nonoverlapping, sliding, buckets (by position), prefix; default: the first
 two. A run on a task is tested on samples of exactly those lengths (protocol task).
+`--probes` measures what the model does there instead: needle, distance, repetition, attention, position, permutation, phases, leak, or
+'all' that fit; lengths are then tokens that the model is fed. `--figures` draws the needle's grid and the entropy into WORKDIR/figures.
+
+  python eval.py --workdir=runs/a --lengths=64,128,256,512 --probes=needle,attention --figures
+
 Prints tables, the accounting of what longer windows gain, and for every encoding the three lengths (acceptable, computable, reliable), and
-appends one JSON object a line to WORKDIR/eval/<protocol>.jsonl. A map without a factor takes max(1, length / train_length) at each length.
+appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length).
 Exit codes as train.py's.
 """
+
+import pathlib
 
 from absl import flags
 
@@ -28,6 +35,9 @@ SEED = flags.DEFINE_integer('seed', 0, 'Of what is drawn: the order of far text,
 MARGIN = flags.DEFINE_float('margin', 0.05, 'Nats that a reliable length may cost, with 95 % confidence.')
 BAR = flags.DEFINE_float('bar', None, 'Loss in nats that must be reached at the training length for any claim beyond it.')
 MEMORY = flags.DEFINE_float('memory', 0.0, 'GB for the computable length, by the compiler; 0: what was computed here counts.')
+PROBES = flags.DEFINE_list('probes', [], "Probes, or 'all' that fit the run; protocols run beside them only if asked for.")
+OPTIONS = flags.DEFINE_list('options', [], "Of probes, as 'trials=50,digits=3,variants=single+prefix_key' (pe_jax/probes/options.py).")
+FIGURES = flags.DEFINE_boolean('figures', False, 'Draw probes into WORKDIR/figures.')
 SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Documents to score.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
@@ -43,17 +53,27 @@ def main():
   specs = cli.encoding_list(ENCODINGS.value)
 
   import pe_jax
-  from pe_jax import evaluate
+  from pe_jax import evaluate, probes
   from pe_jax.evaluate import lengths as three
-  from pe_jax.report import protocols
+  from pe_jax.report import probes_figure, probes_text, protocols
 
   options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
+  of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
   run = pe_jax.load(WORKDIR.value, step)
   subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
-  wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
-  rows = evaluate.evaluate(subject, lengths, specs, wanted, {'step': run.step, 'split': SPLIT.value}, options)
-  evaluate.write(WORKDIR.value, rows)
-  print(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)), flush=True)
+  extra = {'step': run.step, 'split': SPLIT.value}
+  if PROTOCOLS.value or not PROBES.value:
+    wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
+    rows = evaluate.evaluate(subject, lengths, specs, wanted, extra, options)
+    evaluate.write(WORKDIR.value, rows)
+    print(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)), flush=True)
+  if PROBES.value:
+    wanted = [] if PROBES.value == ['all'] else PROBES.value
+    rows = probes.probe(subject, lengths, specs, wanted, extra, of_probes)
+    probes.write(WORKDIR.value, rows)
+    print(probes_text.text(rows), flush=True)
+    for path in probes_figure.draw(rows, pathlib.Path(WORKDIR.value) / 'figures') if FIGURES.value else ():
+      print(path, flush=True)
 
 
 if __name__ == '__main__':

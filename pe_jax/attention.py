@@ -152,12 +152,17 @@ def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
   """Whole rows of attention for the queries given."""
   batch, queries, heads, _ = q_BTHK.shape
   groups = k_BSGK.shape[2]
-  s_BHTS = enc.score(tables, q_BTHK, k_BSGK, where) if enc.score else scores(q_BTHK, k_BSGK, v_BSGK.shape[-1])
-  s_BHTS, visible = completed(enc, tables, s_BHTS, where)
-  weight_BHTS = enc.normalise(tables, s_BHTS, visible) if enc.normalise else softmax(s_BHTS, visible)
+  weight_BHTS = weights(enc, tables, q_BTHK, k_BSGK, where, v_BSGK.shape[-1])
   weight_BGRTS = weight_BHTS.reshape(batch, groups, heads // groups, queries, -1).astype(v_BSGK.dtype)
   out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
   return out_BTGRK.reshape(batch, queries, heads, v_BSGK.shape[-1]).astype(v_BSGK.dtype)
+
+
+def weights(enc, tables, q_BTHK, k_BSGK, where, width):
+  """What each query takes of each key, float32 (B, H, T, S); `width` is that of a head. `where` is as after `Encoding.sides`."""
+  s_BHTS = enc.score(tables, q_BTHK, k_BSGK, where) if enc.score else scores(q_BTHK, k_BSGK, width)
+  s_BHTS, visible = completed(enc, tables, s_BHTS, where)
+  return enc.normalise(tables, s_BHTS, visible) if enc.normalise else softmax(s_BHTS, visible)
 
 
 def completed(enc, tables, s_BHTS, where):

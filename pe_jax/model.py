@@ -26,6 +26,7 @@ ACTIVATIONS = {
   'geglu': nn.gelu,
 }
 GATED = ('swiglu', 'geglu')
+WATCHED = 'intermediates'  # flax's name for what is kept only where it is asked for
 PIECE = 16_384  # positions that an MLP takes at a time: its hidden units are the widest array of a very long text
 
 
@@ -79,6 +80,21 @@ def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None, alo
   decoder = Decoder(config.model, enc, join)
   x_BTD, layers = decoder.apply({'params': params['decoder']}, tokens_BT, where, alone or where, params['encoding'], key_B)
   return x_BTD, None if cache is None else kv.filled(cache, layers)
+
+
+def watched(config, enc, params, tokens_BT, where):
+  """What a forward does inside: (residual stream x_NBTD as it enters each block and, last, after the final norm; for each layer what its
+  attention was given: queries and keys as they were rotated, `where` with the side values).
+  """
+  check_length(enc, where.j_BS.shape[1])
+  m = config.model.copy_and_resolve_references()
+  m.unlock()
+  m.scan_layers, m.remat = False, False  # inside a scan nothing can be watched
+  variables = {'params': params['decoder']}
+  (x_BTD, _), state = Decoder(m, enc).apply(variables, tokens_BT, where, where, params['encoding'], None, mutable=[WATCHED])
+  blocks = [state[WATCHED][f'block_{n}'] for n in range(m.num_layers)]
+  x_NBTD = jnp.stack([*(block['entered'][0].astype(jnp.float32) for block in blocks), x_BTD])
+  return x_NBTD, [block['attention']['attended'][0] for block in blocks]
 
 
 def head(config, params):
@@ -189,6 +205,7 @@ class Block(nn.Module):
   @nn.compact
   def __call__(self, x_BTD, where, tables, key_B):
     m = self.m
+    self.sow(WATCHED, 'entered', x_BTD)
     attend, mlp = Attention(m, self.enc, self.join, name='attention'), Mlp(m, name='mlp')
     a_BTD = norm(m, 'attention_norm')(x_BTD)
     y_BTD, layer = attend(a_BTD, where, tables)
@@ -235,6 +252,7 @@ class Attention(nn.Module):
     where = dataclasses.replace(where, side=side)
     if enc.rotate and not turn_first:
       q_BTHK, k_BSGK = enc.rotate(tables, q_BTHK, k_BSGK)
+    self.sow(WATCHED, 'attended', (q_BTHK, k_BSGK, where))
     out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk, m.platform)
     out = out_BTHK.reshape(*x_BTD.shape[:2], -1)
     return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out', dot_general=dense.dot_general)(out), layer

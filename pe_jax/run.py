@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from ml_collections import ConfigDict
 
 from pe_jax import attention, decode, encodings, evaluate, model, prompts, sampling, workdir
+from pe_jax import probes as probes_lib
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.data import tokenizer as tokenizer_lib
 from pe_jax.encodings.base import Encoding, Where
@@ -84,6 +85,19 @@ class Run:
     """Result rows, as eval.py writes them; `samples` and `task` are for a run that was trained on a task."""
     subject = evaluate.subject(self.config, self.params, split, max_targets, samples, task)
     return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split}, options)
+
+  def probe(
+    self,
+    lengths: Sequence[int],
+    probes: Sequence[str] = (),
+    encodings: Sequence[str] | None = None,
+    split: str = 'test',
+    max_targets: int = 0,
+    options: probes_lib.Options | None = None,
+  ) -> list[dict]:
+    """Rows of probes (by default all that fit the run), as eval.py writes them; lengths are tokens that the model is fed."""
+    subject = evaluate.subject(self.config, self.params, split, max_targets)
+    return probes_lib.probe(subject, lengths, encodings, probes, {'step': self.step, 'split': split}, options)
 
   def generate(
     self,

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pe_jax import config as config_lib
-from pe_jax import encodings, model
+from pe_jax import encodings, evaluate, model
+from pe_jax.data import tokenizer
 from pe_jax.encodings.base import Where
 
 TRAIN_LENGTH = 16
@@ -31,6 +32,14 @@ def made(spec, train_length=TRAIN_LENGTH, **changes):
   for name in ('attention', 'dtype', 'platform'):
     changes.pop(name, None)
   return c, enc, {'decoder': _decoder(**changes), 'encoding': _moved(enc.parameters(jax.random.PRNGKey(1)))}
+
+
+def subject(spec, documents=6, size=64, **changes):
+  """An `evaluate.Subject` of the model on random tokens; 49 is BOS."""
+  c, _, params = made(spec, **changes)
+  texts = list(np.random.default_rng(5).integers(0, 49, size=(documents, size)).astype(np.int32))
+  words = tokenizer.Tokenizer('tiny', 50, 49, np.ones(50, np.int32), None, None)
+  return evaluate.Subject(c, params, words, texts, {'targets': documents * size, 'documents': documents})
 
 
 def _moved(params):

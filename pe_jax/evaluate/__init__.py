@@ -102,10 +102,7 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
     extra: more entries for every row, such as the checkpoint's step.
     options: an `Options`.
   """
-  trained = encodings.parse(subject.config.encoding)
-  # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
-  specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
-  specs = [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
+  trained, specs = asked(subject, specs)
   wanted = wanted or ['task' if subject.task else 'nonoverlapping']
   options = options or Options()
   check(subject, lengths, specs, wanted, options)
@@ -127,6 +124,14 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
           named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
           rows.append(named | result.row(subject, found) | (extra or {}))
   return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length']))
+
+
+def asked(subject, specs=None):
+  """(the trained encoding, those to read the parameters under), as Specs; what these leave open is the trained one's."""
+  trained = encodings.parse(subject.config.encoding)
+  # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
+  specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
+  return trained, [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
 
 
 def check(subject, lengths, specs, wanted, options):

@@ -41,7 +41,7 @@ def fingerprint(rows):
 
 def row(subject, measured):
   """Losses, counts and the conditions under which they were measured."""
-  config, tokenizer = subject.config, subject.tokenizer
+  config = subject.config
   nll_T, weight_T = measured.nll_T, measured.weight_T
   targets = int(weight_T.sum())
   nll = float(nll_T.sum() / targets)
@@ -49,24 +49,35 @@ def row(subject, measured):
     raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
   info = {'documents': 0, 'documents_sha256': ''} | subject.info  # a task has other samples at each length, and says so itself
   bytes_a_target = info['bytes'] / info['targets'] if 'bytes' in info else 0
+  return (
+    {
+      'train_length': config.train_length,
+      'nll': nll,
+      'ppl': math.exp(min(nll, 700.0)),
+      'bits_per_byte': nll / math.log(2) / bytes_a_target if bytes_a_target else None,
+      'targets': targets,
+      'targets_sha256': measured.targets,
+      'packed': measured.packed,
+      'documents': info['documents'],
+      'documents_sha256': info['documents_sha256'],
+      'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
+    }
+    | conditions(subject)
+    | measured.convention
+  )
+
+
+def conditions(subject):
+  """Of the run and the machine, for every row."""
+  config = subject.config
   return {
-    'train_length': config.train_length,
-    'nll': nll,
-    'ppl': math.exp(min(nll, 700.0)),
-    'bits_per_byte': nll / math.log(2) / bytes_a_target if bytes_a_target else None,
-    'targets': targets,
-    'targets_sha256': measured.targets,
-    'packed': measured.packed,
-    'documents': info['documents'],
-    'documents_sha256': info['documents_sha256'],
-    'position_buckets': buckets(nll_T, weight_T, max(1, config.train_length // 8)),
-    'bos': tokenizer.bos is not None,
+    'bos': subject.tokenizer.bos is not None,
     'backend': jax.default_backend(),
     'device_kind': jax.devices()[0].device_kind,
     'device_count': jax.device_count(),
     'config_hash': config_hash(config),
     'seed': config.seed,
-  } | measured.convention
+  }
 
 
 def buckets(nll_T, weight_T, width):

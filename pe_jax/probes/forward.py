@@ -1,0 +1,66 @@
+"""Forwards of whole rows for the probes: a function of each batch, rows spread over all devices, what it gives on the host."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pe_jax import attention, loss, model, parallel
+from pe_jax.encodings.base import Where
+from pe_jax.evaluate import score
+
+
+def reader(subject, enc, read):
+  """(tokens_BT, row_B=None) -> what read(config, params, tokens_BT, where) gives for all rows: arrays with the axis B in front, as numpy.
+
+  Args:
+    subject: whose parameters are read.
+    enc: the encoding's record at this length.
+    read: traced under jit, once for all calls with as many rows of a length.
+
+  Every row is a text of one document. `row_B` are numbers of the rows, on which positions that are drawn depend; by default 0, 1, 2 …
+  """
+  config = attention.reading(subject.config)
+  grid = jax.make_mesh((len(jax.devices()),), ('data',), axis_types=(AxisType.Auto,))
+  params, split = jax.device_put(subject.params, NamedSharding(grid, P())), NamedSharding(grid, P('data'))
+
+  def run(params, tokens_BT, row_B):
+    pos_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1], dtype=jnp.int32)[None], tokens_BT.shape)
+    where = enc.placed(Where.forward(pos_BT, jnp.ones_like(tokens_BT), config.model.causal, single=True), row_B)
+    return read(config, params, tokens_BT, where)
+
+  run = jax.jit(parallel.within(grid, run))
+
+  def go(tokens_BT, row_B=None):
+    count, length = tokens_BT.shape
+    size = -(-max(1, min(score.TOKENS_A_BATCH // length, count)) // grid.size) * grid.size
+    row_B, parts = np.arange(count) if row_B is None else np.asarray(row_B), []
+    for start in range(0, count, size):
+      index = np.minimum(np.arange(start, start + size), count - 1)  # the last batch ends with its last row again and again
+      batch = jax.device_put((tokens_BT[index].astype(np.int32), row_B[index].astype(np.int32)), split)
+      parts.append(jax.device_get(run(params, *batch)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
+
+  return go
+
+
+def at(subject, spec, length):
+  """(record, its name) of a spec at a length."""
+  at_length = subject.at_length(spec, length)
+  return subject.encoding(at_length, length), str(at_length)
+
+
+def log_p(subject, enc, ids, last=1):
+  """(tokens_BT) -> ln of the probability of each of the `ids` after each of the last `last` tokens of a row, float32 (B, last, ids)."""
+
+  def read(config, params, tokens_BT, where):
+    x_BTD, _ = model.hidden(config, enc, params, tokens_BT, where)
+    return jax.nn.log_softmax(loss.logits(x_BTD[:, -last:], *model.head(config, params)))[:, :, np.asarray(ids)]
+
+  return reader(subject, enc, read)
+
+
+def logits(subject, enc):
+  """(tokens_BT, row_B=None) -> logits, float32 (B, T, V)."""
+  return reader(subject, enc, lambda config, params, tokens_BT, where: model.apply(config, enc, params, tokens_BT, where))
