@@ -24,7 +24,7 @@ def jsonl(path, texts, key='text'):
 
 
 def test_sources_are_files_and_unknown_ones_are_refused():
-  assert sources.names() == ['python_source', 'text', 'tfds']
+  assert sources.names() == ['python_source', 'task', 'text', 'tfds']
   with pytest.raises(ConfigError, match=r"data\.source: 'txt' is unknown \(did you mean 'text'\?\)"):
     open_documents(settings(source='txt'), 'train')
   with pytest.raises(ConfigError, match=r"split 'valid' is unknown \(did you mean 'validation'\?\)"):
