@@ -1,7 +1,7 @@
 """The small-budget findings on three seeds: trains, measures and writes docs/findings.md with a verdict for every claim.
 
   make findings                  (or: python scripts/findings.py)
-  python scripts/findings.py --quick --out=/tmp/findings.md     a few steps, to see it work; its numbers mean nothing
+  python scripts/findings.py --quick --workdir=runs/quick --out=runs/quick.md     a few steps, to see it work; its numbers mean nothing
 
 Under an hour on two cores. Interrupted, it goes on where it was.
 """

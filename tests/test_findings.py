@@ -42,7 +42,7 @@ def made_up():
         'length': n,
         'nll': 0.1 * number + 0.01 * e + n / 1000 * seed,
         'accounting': {'in_range': 1.5, 'actual': 1.4, 'residual': -0.02},
-        'by_document': {'nll': [1.0 * n, 2.0 * n], 'targets': [32, 64]},
+        'by_unit': {'nll': [1.0 * n, 2.0 * n], 'targets': [32, 64]},
       }
       for protocol in language.PROTOCOLS
       for e in range(count)

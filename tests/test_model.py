@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from pe_jax import cache as kv
-from pe_jax import encodings, loss, model
+from pe_jax import decoder, encodings, loss, model
 from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError
 
@@ -182,7 +182,7 @@ def test_dropout_depends_on_the_rows_own_key_alone():
 def test_a_long_text_goes_through_the_mlp_in_pieces_with_the_same_result(monkeypatch):
   tokens = tiny.tokens(2, 12)
   whole = logits('rope', tokens)
-  monkeypatch.setattr(model, 'PIECE', 5)  # 5, 5 and 2 positions
+  monkeypatch.setattr(decoder, 'PIECE', 5)  # 5, 5 and 2 positions
   assert tiny.error(logits('rope', tokens, dropout=0.1), whole) < 1e-6
 
 
@@ -198,5 +198,5 @@ def test_the_hidden_units_of_a_long_text_are_never_whole(monkeypatch):
     return jax.jit(forward).lower(params, row, row, row).compile().memory_analysis().temp_size_in_bytes
 
   in_pieces = need()
-  monkeypatch.setattr(model, 'PIECE', 2**16)
+  monkeypatch.setattr(decoder, 'PIECE', 2**16)
   assert in_pieces < need() - 2**16 * 1024 * 4 / 2

@@ -236,6 +236,27 @@ def test_the_three_lengths_of_a_checkpoint(rows):
   assert gated.reliable.reach is None
 
 
+def test_spans_are_the_units_where_all_are_of_one_document_and_a_single_one_gives_no_interval():
+  one, two = by_hand(), by_hand(documents=[TEXT, OTHER])
+  rows = [dict(m.convention, length=m.length) for m in found(context, one, [16], span=2)]
+  assert rows[1]['by_unit']['unit'] == 'span'
+  assert len(rows[1]['by_unit']['nll']) == 3
+  assert {'low', 'high'} < rows[1]['difference'].keys()
+  assert found(context, two, [16], span=2)[1].convention['by_unit']['unit'] == 'document'
+  alone = [m.convention for m in found(context, one, [20], span=2)]
+  assert [c['by_unit']['targets'] for c in alone] == [[2], [2]]
+  assert alone[1]['difference'].keys() == {'mean'}
+  named = {'protocol': 'context', 'asked_encoding': 'rope'}
+  lengths = (4, 20)
+  assert three.of_rows(one, [c | named | {'length': n} for c, n in zip(alone, lengths)]) == []  # and no error
+
+
+def test_a_bar_counts_what_protocols_read():
+  """With stride 4 of 8 every token but the first window's is read twice; context reads its spans, three times beyond training."""
+  assert sliding.tokens(by_hand(), [8], evaluate.Options(stride=4)) == 40
+  assert context.tokens(by_hand(), [16], evaluate.Options(span=2)) == 3 * (4 + 3 * 16)
+
+
 @pytest.mark.parametrize(
   ('lengths', 'options', 'protocol', 'error', 'match'),
   [

@@ -106,17 +106,14 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
   wanted = wanted or ['task' if subject.task else 'nonoverlapping']
   options = options or Options()
   check(subject, lengths, specs, wanted, options)
-  if subject.task:
-    tokens = subject.info['samples'] * sum(map(subject.positions, lengths)) * len(specs)
-  else:
-    tokens = sum(len(d) for d in subject.documents) * len(lengths) * len(specs) * len(wanted)
+  modules = {protocol: importlib.import_module(f'pe_jax.evaluate.{protocol}') for protocol in wanted}
+  tokens = len(specs) * sum(_tokens(module, subject, lengths, options) for module in modules.values())
   rows = []
   with progress.bar(tokens, label='evaluating', unit='token') as bar:
-    for protocol in wanted:
-      measure = importlib.import_module(f'pe_jax.evaluate.{protocol}').measure
+    for protocol, module in modules.items():
       for spec in specs:
         note = f'{protocol} {spec}'
-        for found in measure(subject, spec, lengths, options, lambda n, note=note: bar.advance(n, note)):
+        for found in module.measure(subject, spec, lengths, options, lambda n, note=note: bar.advance(n, note)):
           enc, count = subject.encoding(found.spec, len(found.nll_T)), len(found.nll_T)
           named = {'encoding': str(found.spec), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           named |= {'length': found.length, 'protocol': protocol, 'positions': enc.traits.positions}
@@ -132,6 +129,13 @@ def asked(subject, specs=None):
   # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
   specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
   return trained, [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
+
+
+def _tokens(module, subject, lengths, options):
+  """What a protocol reads for one encoding: as it says, or every document once at each length."""
+  if hasattr(module, 'tokens'):
+    return module.tokens(subject, lengths, options)
+  return sum(map(len, subject.documents)) * len(lengths)
 
 
 def check(subject, lengths, specs, wanted, options):

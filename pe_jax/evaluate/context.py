@@ -17,11 +17,24 @@ from pe_jax.evaluate.result import Measured, fingerprint
 from pe_jax.statistics import bootstrap
 
 
+def tokens(subject, lengths, options):
+  """How many are read for one encoding."""
+  train = subject.config.train_length
+  grid = {*lengths, train}
+  spans = len(choose(subject, max(grid), size_of(options, train), options.spans).end_N)
+  return spans * sum(n * (3 if n > train else 1) for n in grid)
+
+
+def size_of(options, train):
+  """Targets of a span."""
+  return options.span or min(64, max(1, train // 2))
+
+
 def measure(subject, spec, lengths, options, advance):
   """Yields a Measured for the training length and for each other length."""
   train = subject.config.train_length
   grid = sorted({*lengths, train})
-  spans = choose(subject, grid[-1], options.span or min(64, max(1, train // 2)), options.spans)
+  spans = choose(subject, grid[-1], size_of(options, train), options.spans)
   reference, rng = None, np.random.default_rng([options.seed, 1])
   for length in [train, *(n for n in grid if n != train)]:
     at_length, rows = subject.at_length(spec, length), spans.rows(subject, length)
@@ -32,7 +45,7 @@ def measure(subject, spec, lengths, options, advance):
     for name, change in (('shuffled_far', shuffled), ('replaced_far', replaced)) if length > train else ():
       changed = change(subject, rows, spans, length - train, rng)
       convention[name] = versus(scored(subject, at_length, length, changed, spans, advance)[2], reference, spans, options.seed)
-    convention['by_document'] = {'nll': nll_U.tolist(), 'targets': spans.targets_U.tolist()}
+    convention['by_unit'] = {'unit': spans.unit, 'nll': nll_U.tolist(), 'targets': spans.targets_U.tolist()}
     yield Measured(length, at_length, nll_T, weight_T, fingerprint(rows), convention)
 
 
@@ -45,14 +58,19 @@ class Spans:
   size: int
 
   @property
-  def document_N(self):
-    """Number of each span's document among those that have spans."""
-    return np.unique(self.source_N, return_inverse=True)[1]
+  def unit(self):
+    """What is drawn anew for intervals: documents, or spans where all are of one document."""
+    return 'document' if len(np.unique(self.source_N)) > 1 else 'span'
+
+  @property
+  def unit_N(self):
+    """Number of each span's unit."""
+    return np.unique(self.source_N, return_inverse=True)[1] if self.unit == 'document' else np.arange(len(self.source_N))
 
   @property
   def targets_U(self):
-    """Targets of each document that has spans."""
-    return np.bincount(self.document_N) * self.size
+    """Targets of each unit."""
+    return np.bincount(self.unit_N) * self.size
 
   def rows(self, subject, length):
     """The `length` tokens that end with each span, of which the span alone has weight."""
@@ -74,18 +92,18 @@ def choose(subject, longest, size, most=0):
 
 
 def scored(subject, spec, length, rows, spans, advance):
-  """(nll by position, targets by position, nll of each document)."""
+  """(nll by position, targets by position, nll of each unit)."""
   nll_N, nll_T, done = np.zeros(len(rows)), np.zeros(length), 0
   for part, nll_BT in subject.scored(spec, length, rows, advance):
     real = min(len(part), len(rows) - done)
     nll_N[done : done + real] = nll_BT[:real].sum(1)
     nll_T += nll_BT[:real].sum(0)
     done += real
-  return nll_T, rows.weight_BT.sum(0, dtype=np.float64), np.bincount(spans.document_N, nll_N)
+  return nll_T, rows.weight_BT.sum(0, dtype=np.float64), np.bincount(spans.unit_N, nll_N)
 
 
 def versus(nll_U, reference_U, spans, seed):
-  """Mean difference in nats a target, with a 95 % interval and one-sided bounds over documents where there are several."""
+  """Mean difference in nats a target, with a 95 % interval and one-sided bounds over units where there are several."""
   targets_U = spans.targets_U
   found = {'mean': float((nll_U - reference_U).sum() / targets_U.sum())}
   if len(targets_U) > 1:

@@ -32,12 +32,14 @@ def of_rows(subject, rows, budget=0, margin=statistics.MARGIN, bar=None):
     if not beyond:
       continue
     at_train = next(r for r in mine if r['length'] == train)
-    reference_U = np.asarray(at_train['by_document']['nll'])
-    # Where the spans are all from one document, there is nothing to draw from but that.
-    sum_NU = np.asarray([r['by_document']['nll'] for r in beyond]) - reference_U
-    protocol = f'same targets, last {beyond[0]["span"]}'
+    reference_U = np.asarray(at_train['by_unit']['nll'])
+    if len(reference_U) < 2:  # a single span says nothing of how sure its loss is
+      continue
+    sum_NU = np.asarray([r['by_unit']['nll'] for r in beyond]) - reference_U
+    unit = at_train['by_unit']['unit']
+    protocol = f'same targets, last {beyond[0]["span"]}' + (', spans of one document' if unit == 'span' else '')
     gate = None if bar is None else ([at_train['nll']], bar)
-    counts = np.asarray([at_train['by_document']['targets']])
+    counts = np.asarray([at_train['by_unit']['targets']])
     lengths = [r['length'] for r in beyond]
     reliable = statistics.of_losses(lengths, sum_NU[:, None], counts, train, protocol, in_distribution=gate, margin=margin)
     out.append(statistics.Lengths(asked, acceptable(subject, asked), computable(subject, asked, lengths[-1], budget), reliable))

@@ -9,6 +9,11 @@ from pe_jax import data
 from pe_jax.evaluate.result import Measured, fingerprint
 
 
+def tokens(subject, lengths, options):
+  """About how many are read for one encoding."""
+  return sum(sum(map(len, subject.documents)) * n // (options.stride or max(1, n // 4)) for n in lengths)
+
+
 def measure(subject, spec, lengths, options, advance):
   """Yields a Measured for each length."""
   for length in lengths:

@@ -27,6 +27,12 @@ from pe_jax.tasks import batches, samples
 DECODED = 64  # prompts at a time
 
 
+def tokens(subject, lengths, options):
+  """How many are read for one encoding, without what is generated."""
+  del options
+  return subject.info['samples'] * sum(map(subject.positions, lengths))
+
+
 def measure(subject, spec, lengths, options, advance):
   """Yields a Measured for each length."""
   del options

@@ -17,8 +17,6 @@ from pe_jax.probes import forward, text
 from pe_jax.probes.options import Options as Options
 
 ALL = ('needle', 'distance', 'repetition', 'attention', 'position', 'permutation', 'phases', 'leak')
-
-
 TEXTS = {'repetition', 'attention', 'position', 'permutation', 'leak'}  # read whole texts of the run
 
 
@@ -62,6 +60,7 @@ def probe(subject, lengths, specs=None, wanted=(), extra=None, options=None):
         for found in load(name).measure(subject, spec, lengths, options):
           named = {'probe': name, 'encoding': found['encoding'], 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           rows.append(named | {'length': found['length']} | common | found)
+          bar.advance(0, f'{name} {spec} {found["length"]}')
         bar.advance(1, f'{name} {spec}')
   return rows
 

@@ -19,7 +19,7 @@ def ends(subject, lengths, most, seed=0):
     bos = np.full((most, 1), subject.task.bos, np.int32)
     return {n: np.concatenate([bos, texts[:, longest - n :]], axis=1) for n in lengths}, np.arange(most)
   spans = context.choose(subject, longest, max(1, longest // 2), most)
-  return {n: spans.rows(subject, n).tokens_BT for n in lengths}, spans.document_N
+  return {n: spans.rows(subject, n).tokens_BT for n in lengths}, np.unique(spans.source_N, return_inverse=True)[1]
 
 
 def samples(subject, length, count, seed):

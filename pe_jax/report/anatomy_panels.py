@@ -131,14 +131,19 @@ def _relative(weights):
   return np.exp(lines - lines[np.arange(len(lines)), np.argmax(np.isfinite(lines), axis=1)][:, None])
 
 
+def _by_distance(axis, own, lines):
+  """A line a head against the distance from the query."""
+  for style, line in zip(_each_head(len(own['heads'])), lines, strict=True):
+    axis.plot(own['distance'], line, **style)
+  _distances(axis, own['query'])
+
+
 def biases(a, queries, n):
   """Bias by distance of query n, a line a head."""
 
   def panel(axis):
     own = queries[n]
-    for style, line in zip(_each_head(len(own['heads'])), _lines(own), strict=True):
-      axis.plot(own['distance'], line, **style)
-    _distances(axis, own['query'])
+    _by_distance(axis, own, _lines(own))
     low = max(min(np.nanmin(_lines(w)) for w in queries), DEEPEST)
     high = max(np.nanmax(_lines(w)) for w in queries)
     pad = 0.05 * (high - low) or 1
@@ -156,9 +161,7 @@ def shares(a, queries, n):
 
   def panel(axis):
     own = queries[n]
-    for style, line in zip(_each_head(len(own['heads'])), _relative(own), strict=True):
-      axis.plot(own['distance'], line, **style)
-    _distances(axis, own['query'])
+    _by_distance(axis, own, _relative(own))
     axis.set_ylim(0, 1.05 * max(np.nanmax(_relative(w)) for w in queries))
     for share, name in ((np.exp(-1), '1/e'), (0.01, '1 %')):
       axis.axhline(share, color='k', lw=0.6, ls='-.')

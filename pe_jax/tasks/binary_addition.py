@@ -7,25 +7,11 @@ fits, zeros at their ends included. The answer has none of those, and '.' ends i
 out of the count. Delétang and others, 2022, arXiv:2207.02098 (context-sensitive).
 """
 
-from pe_jax.tasks.base import Task, answered
-from pe_jax.tasks.bits import bits, pair
+import operator
 
-SIGN, ANSWER, STOP = 2, 3, 4
-
-
-def sample(rng, length):
-  """(tokens, answer) of `length` tokens."""
-  a, first, b, second = pair(rng, length)
-  return answered([*first, SIGN, *second, ANSWER], [*bits(a + b), STOP])
+from pe_jax.tasks import bits
 
 
 def task():
   """Chance of a token 1/3."""
-  return Task(
-    words=('0', '1', '+', '>', '.'),
-    sample=sample,
-    size=lambda length: 2 * length + 1,
-    alphabet=(0, 1, STOP),
-    shortest=3,
-    stop=STOP,
-  )
+  return bits.of_two('+', operator.add)

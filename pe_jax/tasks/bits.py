@@ -1,4 +1,8 @@
-"""Binary numbers as lists of bits, of any size, for the three arithmetic tasks."""
+"""Binary numbers as lists of bits, of any size, and the task of two numbers with a sign between them."""
+
+from pe_jax.tasks.base import Task, answered
+
+SIGN, ANSWER, STOP = 2, 3, 4
 
 
 def positive(rng, length):
@@ -24,3 +28,20 @@ def pair(rng, length):
   first = int(rng.integers(1, length - 1))
   a, b = positive(rng, first), positive(rng, length - 1 - first)
   return a, bits(a, first), b, bits(b, length - 1 - first)
+
+
+def of_two(sign, compute):
+  """The Task of `compute`, (a, b) -> number, for two positive numbers; chance of a token 1/3."""
+
+  def sample(rng, length):
+    a, first, b, second = pair(rng, length)
+    return answered([*first, SIGN, *second, ANSWER], [*bits(compute(a, b)), STOP])
+
+  return Task(
+    words=('0', '1', sign, '>', '.'),
+    sample=sample,
+    size=lambda length: 2 * length + 1,
+    alphabet=(0, 1, STOP),
+    shortest=3,
+    stop=STOP,
+  )

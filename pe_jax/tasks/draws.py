@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pe_jax.tasks.base import choice
+from pe_jax.tasks.base import Task, answered, choice, letters
 
 DRAWS = ('random', 'distinct', 'constant')
 
@@ -14,9 +14,22 @@ def string(rng, length, symbols, draw):
   return np.repeat(rng.integers(symbols), length) if draw == 'constant' else rng.integers(symbols, size=length)
 
 
-def check_draw(task, draw):
-  """Refuses a `draw` that is none of DRAWS."""
-  choice(task, 'draw', draw, DRAWS)
+def of_string(name, symbols, draw, answer):
+  """The Task whose answer is `answer`, string -> string as long; '.' ends it."""
+  choice(name, 'draw', draw, DRAWS)
+
+  def sample(rng, length):
+    x = string(rng, length, symbols, draw)
+    return answered([*x, symbols], [*answer(x), symbols + 1])
+
+  return Task(
+    words=(*letters(symbols), '>', '.'),
+    sample=sample,
+    size=lambda length: 2 * length + 2,
+    alphabet=(*range(symbols), symbols + 1),
+    longest=symbols if draw == 'distinct' else None,
+    stop=symbols + 1,
+  )
 
 
 def scattered(rng, pieces, length, fillers):

@@ -158,7 +158,7 @@ def lengths(found, seeds):
   """B9: a `statistics.lengths.Lengths` for each arm, over all seeds."""
   x, out = Numbers(found, seeds), []
   for arm, encoding in ARMS.items():
-    rows = [[x.row(arm, seed, n)['by_document'] for seed in seeds] for n in LENGTHS]
+    rows = [[x.row(arm, seed, n)['by_unit'] for seed in seeds] for n in LENGTHS]
     sums = np.asarray([[r['nll'] for r in of_seeds] for of_seeds in rows])
     counts = np.asarray([r['targets'] for r in rows[0]])
     bar = 1.75  # nats a byte: between what every encoding reaches here and a model without positions
