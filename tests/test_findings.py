@@ -96,7 +96,7 @@ def test_the_page_has_every_claim_and_its_verdict(tmp_path):
   for finding in groups['Language models']:
     assert f'| {finding.claim} |' in text
   assert text.count('| robust |') == sum(f.verdict == 'robust' for f in groups['Language models'])
-  assert 'one-sided 95% bounds over 2 runs and 2 documents' in text
+  assert 'one-sided 95% bounds over 2 runs and 2 documents or spans' in text
 
 
 def test_a_run_that_fails_ends_the_others_with_its_name(tmp_path):

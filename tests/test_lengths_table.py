@@ -24,9 +24,10 @@ def test_a_line_for_every_encoding_and_doubts_below():
     'rope      prefix           any  >= 1024 (16 L)    91 (1.42 L)    91 (1.42 L)  D(n) <= 0.05 nats',
     'learned   prefix      64 (1 L)  >= 1024 (16 L)  < 91 (1.42 L)  < 91 (1.42 L)  D(n) <= 0.05 nats',
     'nope      prefix           any  >= 1024 (16 L)    gate failed              -  D(n) <= 0.05 nats',
-    'L = 64; one-sided 95% bounds over 2 runs and 4 documents; every tested length up to the one given passes; '
+    'L = 64; one-sided 95% bounds over 2 runs and 4 documents or spans; every tested length up to the one given passes; '
     '>= none failed, < none passed',
     '2 runs: 5 are needed for a claim (alibi, rope, learned, nope)',
+    '4 documents: resampled bounds are too short with fewer than 10 (alibi, rope, learned, nope)',
     'loss 1.500 in run 0, 1.500 in run 1, above the bar of 1.4 (nope)',
   ]
 

@@ -31,6 +31,7 @@ def test_the_table_has_a_line_for_every_reading_and_a_column_for_every_length():
   assert lines[0].split() == ['protocol', 'trained', 'with', 'read', 'as', '16', '32']
   assert lines[1].split() == ['prefix', 'rope', 'rope', '1.667', '3.000']
   assert lines[2].split() == ['prefix', 'rope', 'yarn', '5.000']
+  assert 'targets of 2 documents: prefix 100;' in lines[3]
 
 
 def test_the_figure_is_written(tmp_path):

@@ -11,9 +11,13 @@ def losses(rows):
     cells[key, row['length']] = f'{row["nll"]:.3f}'
   head = ['protocol', 'trained with', 'read as', *(str(n) for n in lengths)]
   body = [[*key, *(cells.get((key, n), '') for n in lengths)] for key in lines]
-  first = rows[0]
+  first, targets = rows[0], {}
+  for row in rows:
+    counts = targets.setdefault(row['protocol'], [])
+    counts += [] if row['targets'] in counts else [row['targets']]
+  scored = ', '.join(f'{name} {" or ".join(map(str, sorted(counts)))}' for name, counts in targets.items())
   note = (
-    f'nats a target at each length; trained at {first["train_length"]}; {first["targets"]} targets of {first["documents"]} documents; '
+    f'nats a target at each length; trained at {first["train_length"]}; targets of {first["documents"]} documents: {scored}; '
     f'{first["device_count"]} x {first["device_kind"]}'
   )
   return aligned([head, *body], left=3) + '\n' + note

@@ -23,6 +23,7 @@ from pe_jax.statistics.reach import Lengths as Lengths
 MARGIN = 0.05  # nats a target
 SHARE = 0.85  # of the accuracy in distribution
 CLAIM = 5  # runs
+FEW = 10  # documents: with fewer a resampled bound is too short
 
 
 def of_losses(lengths, sum_NRU, count_RU, reference, protocol, *, in_distribution=None, margin=MARGIN, alpha=0.05, **how):
@@ -129,7 +130,7 @@ def grid(lengths, number, reference):
 def result(metric, protocol, reference, threshold, alpha, lengths, estimate_N, bound_N, gate, shape):
   """The Reliable of tested bounds."""
   numbers = {'lengths': lengths, 'estimates': tuple(map(plain, estimate_N)), 'bounds': tuple(map(plain, bound_N))}
-  common = {'gate': gate, 'runs': shape[0], 'documents': shape[1], 'warnings': warnings(lengths, reference, shape[0], gate, alpha)}
+  common = {'gate': gate, 'runs': shape[0], 'documents': shape[1], 'warnings': warnings(lengths, reference, shape, gate, alpha)}
   reach = useful = None
   if gate is None or gate.passed:
     passed_N = bound_N <= threshold if metric == 'loss' else bound_N >= threshold
@@ -174,9 +175,9 @@ def accuracy_gate(right_R, trials_R, bar, chance):
   return Gate(tuple(accuracy_R.tolist()), float(bar), True, '; '.join(why))
 
 
-def warnings(lengths, reference, runs, gate, alpha):
-  """What a reader must know before believing a length."""
-  out = []
+def warnings(lengths, reference, shape, gate, alpha):
+  """What a reader must know before believing a length. `shape`: runs and documents."""
+  out, (runs, documents) = [], shape
   # A length is a whole number: 91 is the step from 64. Lengths below the reference are not tested, so the first step starts there.
   for a, b in itertools.pairwise([reference, *(n for n in lengths if n > reference)]):
     if a < 2 * reference and b > math.ceil(math.sqrt(2) * a):
@@ -184,6 +185,8 @@ def warnings(lengths, reference, runs, gate, alpha):
       break
   if alpha is not None and runs < CLAIM:
     out.append(f'{runs} run{"s" * (runs > 1)}: {CLAIM} are needed for a claim')
+  if alpha is not None and documents < FEW:
+    out.append(f'{documents} documents: resampled bounds are too short with fewer than {FEW}')
   if alpha is not None and gate is None:
     out.append('no in-distribution gate: an under-trained model looks robust')
   return tuple(out)
