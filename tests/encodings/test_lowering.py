@@ -38,7 +38,7 @@ def check(platforms, program, expected):
   found = {}
   for platform in platforms:
     text = traced.lower(lowering_platforms=(platform,)).as_text()
-    assert 'f64' not in text, platform  # accelerators emulate doubles
+    assert not re.search(r'\bf64\b|xf64\b', re.sub(r'"[^"]*"', '', text)), platform  # accelerators emulate doubles
     found[platform] = {name: set(re.findall(pattern, text)) for name, pattern in CALLS.items()}
     for name, calls in found[platform].items():
       assert bool(calls) == (name in expected), (platform, name, expected, calls)
