@@ -114,6 +114,19 @@ def integer(name, text):
     raise ConfigError(f"--{name}: '{text}' is not a whole number") from None
 
 
+def seed_folders(workdir):
+  """{seed: folder} of the flag --seeds, from a workdir that says where the seed stands in their names."""
+  seeds = integers('seeds', '101,102,103')
+  for seed in seeds:
+    if seeds.count(seed) > 1:
+      raise ConfigError(f'--seeds: {seed} is given twice')
+  if '{seed}' not in workdir:
+    raise ConfigError(
+      f"--workdir: '{workdir}' has no {{seed}}, and {len(seeds)} seeds need a folder each (for instance --workdir='{workdir}-{{seed}}')"
+    )
+  return {seed: workdir.replace('{seed}', str(seed)) for seed in seeds}
+
+
 def encoding_list(text):
   """The names in a list of encodings checked; None for an empty text."""
   from pe_jax import encodings
