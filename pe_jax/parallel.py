@@ -99,6 +99,7 @@ def stacked(config, train_step, devices):
   def one(state, batch, goes, taken):
     # One number for all lanes: a schedule's switch between records stays a switch, where `vmap` would compute all of its branches.
     new, metrics = train_step(dataclasses.replace(state, step=taken), batch)
+    goes &= state.finite  # what was not finite stays at its step
     return jax.tree.map(lambda a, b: jnp.where(goes, a, b), new, state), metrics
 
   def lanes(states, batch, goes_L, taken):

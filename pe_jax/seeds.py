@@ -32,15 +32,13 @@ def run(config, folders):
   train_step, eval_step = steps_of(config)
   spread = parallel.make(config, train_step, eval_step, devices)
   environment = train.environment(config) | {'seeds_together': left}
-  loops, stops = [], []
+  if hint := process.hint():
+    progress.say(hint)
+  stops = []  # what the loops look at
   with contextlib.ExitStack() as stack:
     caught = stack.enter_context(train.stop_signals())
-    for seed in left:
-      batches, rows, record = streams[seed]
-      folder, checkpoints = stack.enter_context(train.opened(configs[seed], folders[seed], record, environment))
-      loops.append(train.Loop(configs[seed], folder, batches, rows, checkpoints, stops, spread))
-    if hint := process.hint():
-      progress.say(hint)
+    begun = [train.begun(configs[seed], folders[seed], streams[seed], environment, stops, spread) for seed in left]
+    loops = [stack.enter_context(run) for run in begun]
     together = Together(loops, parallel.stacked(config, train_step, devices))
     return losses | dict(zip(left, together.run(caught, stops), strict=True))
 
@@ -76,27 +74,32 @@ class Together:
     self.loops, self.lanes = loops, range(len(loops))
     for lane, loop in zip(self.lanes, loops):
       loop.state, loop.spread = lane, dataclasses.replace(loop.spread, get_state=lambda lane: stacked.get_state(self.states, lane))
+    taken = [int(n) for n in self.states.step]
+    for loop, n in zip(loops, taken):
+      if min(taken) < n < loop.config.num_train_steps:
+        progress.say(f'{loop.folder}: waits at step {n} for the seeds that are behind')
 
   def run(self, caught, stops):
-    """Trains all to the last step and returns their final validation losses. `caught`: the signals that came; `stops`: what the loops look
-    at. Errors of single lanes are raised together at the end.
+    """Trains all to the last step and returns their final validation losses. Errors of single lanes are raised together at the end.
+
+    `caught`: the signals that came, as they come; `stops`: those that the loops know of.
     """
     self.asked, self.losses, self.ended = {}, {}, []
     with contextlib.ExitStack() as stack:
       self.steps = [stack.enter_context(contextlib.closing(loop.steps())) for loop in self.loops]
-      for lane in self.lanes:
-        self._send(lane, None)
-      self._say_who_waits()
-      # Lanes that still wait at a stop have taken no step: what they are is on disk.
-      while self.asked and not any(isinstance(error, Preempted) for error in self.ended):
-        n = min(n for n, _ in self.asked.values())
-        going = [lane for lane, (wanted, _) in self.asked.items() if wanted == n]
-        # Any rows do for a lane that does not go.
-        batches = [self.asked[lane if lane in going else going[0]][1] for lane in self.lanes]
-        self.states, numbers = self.stacked.step(self.states, batches, [lane in going for lane in self.lanes], n - 1)
+      going, numbers = self.lanes, [None] * len(self.loops)
+      while going:
         stops[:] = caught  # once for all, so that all stop at one step
         for lane in going:
           self._send(lane, numbers[lane])
+        n = min((n for n, _ in self.asked.values()), default=0)
+        going = [lane for lane, (wanted, _) in self.asked.items() if wanted == n]
+        if any(isinstance(error, Preempted) for error in self.ended):
+          break  # lanes that still wait have taken no step: all that they are is on disk
+        if going:
+          # Any rows do for a lane that does not go.
+          batches = [self.asked[lane if lane in going else going[0]][1] for lane in self.lanes]
+          self.states, numbers = self.stacked.step(self.states, batches, [lane in going for lane in self.lanes], n - 1)
     if self.ended:
       # A stop before all else: the same command goes on, and comes to what was not finite again.
       worst = max(self.ended, key=lambda error: error.exit_code)
@@ -115,9 +118,3 @@ class Together:
       self.asked.pop(lane, None)
       if isinstance(error, NotFinite) and self.asked:
         progress.say(f'{error}; the other seeds go on')
-
-  def _say_who_waits(self):
-    first = min((n for n, _ in self.asked.values()), default=0)
-    for lane, (n, _) in self.asked.items():
-      if n > first:
-        progress.say(f'{self.loops[lane].folder}: waits at step {n - 1} for the seeds that are behind')

@@ -41,12 +41,12 @@ def run(config, workdir):
   config = resolve.resolve(config)
   if done := check(config, workdir):
     return done['validation_loss']
-  batches, rows, record = data.streams(config, jax.process_index(), jax.process_count())
-  workdir_lib.check_data(workdir, record)
-  with stop_signals() as caught, opened(config, workdir, record, environment(config)) as (folder, checkpoints):
-    if hint := process.hint():
-      progress.say(hint)
-    return Loop(config, folder, batches, rows, checkpoints, caught).run()
+  streams = data.streams(config, jax.process_index(), jax.process_count())
+  workdir_lib.check_data(workdir, streams[-1])
+  if hint := process.hint():
+    progress.say(hint)
+  with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught) as loop:
+    return loop.run()
 
 
 def check(config, workdir):
@@ -63,15 +63,16 @@ def check(config, workdir):
 
 
 @contextlib.contextmanager
-def opened(config, workdir, record, environment):
-  """(folder, checkpoints) of a run, which this process holds and has written its name on."""
+def begun(config, workdir, streams, environment, caught, spread=None):
+  """The Loop of a run whose folder this process holds."""
+  batches, rows, record = streams
   with workdir_lib.locked(workdir) as folder:
     workdir_lib.check_config(workdir, config)
     workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
     workdir_lib.write_environment(folder, environment)
     workdir_lib.write_json(folder / 'data.json', record)
     with contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)) as checkpoints:
-      yield folder, checkpoints
+      yield Loop(config, folder, batches, rows, checkpoints, caught, spread)
 
 
 def environment(config):
