@@ -17,8 +17,8 @@ CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, with an argument after a colon; --config.field=value changes a field.'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
-SEEDS = flags.DEFINE_string(
-  'seeds', None, 'Comma-separated seeds, trained together in this process, each a run in its own folder: {seed} in --workdir is the seed.'
+SEEDS = flags.DEFINE_list(
+  'seeds', None, 'Seeds, trained together in this process, each a run in its own folder: {seed} in --workdir is the seed.'
 )
 
 

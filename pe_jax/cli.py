@@ -81,7 +81,7 @@ def _explain_overrides(argv):
 def required(name, example):
   """The value of a flag that must be given."""
   flag = flags.FLAGS[name]
-  if not flag.present or flag.value == '':
+  if not flag.present or flag.value in ('', []):
     raise ConfigError(f'--{name}: missing (for instance --{name}={example})')
   return flag.value
 
