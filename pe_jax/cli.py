@@ -81,7 +81,7 @@ def _explain_overrides(argv):
 def required(name, example):
   """The value of a flag that must be given."""
   flag = flags.FLAGS[name]
-  if not flag.present or flag.value == '':
+  if not flag.present or flag.value in ('', []):
     raise ConfigError(f'--{name}: missing (for instance --{name}={example})')
   return flag.value
 
@@ -112,6 +112,19 @@ def integer(name, text):
     return int(text)
   except ValueError:
     raise ConfigError(f"--{name}: '{text}' is not a whole number") from None
+
+
+def seed_folders(workdir):
+  """{seed: folder} of the flag --seeds, from a workdir that says where the seed stands in their names."""
+  seeds = integers('seeds', '101,102,103')
+  for seed in seeds:
+    if seeds.count(seed) > 1:
+      raise ConfigError(f'--seeds: {seed} is given twice')
+  if '{seed}' not in workdir:
+    raise ConfigError(
+      f"--workdir: '{workdir}' has no {{seed}}, and {len(seeds)} seeds need a folder each (for instance --workdir='{workdir}-{{seed}}')"
+    )
+  return {seed: workdir.replace('{seed}', str(seed)) for seed in seeds}
 
 
 def encoding_list(text):
