@@ -75,10 +75,11 @@ def context(encoding, losses, train_length=64, **more):
 
 def needle(encoding, length, accuracy, variant='single', train_length=64):
   """A row of the needle's grid, the same accuracy at three depths."""
-  cells = [{'depth': d, 'distance': length * (1 - d), 'accuracy': accuracy, 'accuracy_low': 0.0, 'accuracy_high': 1.0} for d in (0.0, 0.5, 1.0)]
+  bounds = {'accuracy': accuracy, 'accuracy_low': 0.0, 'accuracy_high': 1.0}
+  cells = [{'depth': d, 'distance': length * (1 - d)} | bounds for d in (0.0, 0.5, 1.0)]
   names = {'probe': 'needle', 'encoding': encoding, 'asked_encoding': encoding, 'trained_encoding': encoding, 'variant': variant}
-  of = {'length': length, 'train_length': train_length, 'chance': 0.1, 'accuracy': accuracy, 'accuracy_low': 0.0, 'accuracy_high': 1.0}
-  return names | of | {'margin': 0.5, 'values': 10, 'trials': 40, 'cells': cells, 'split': 'test', 'step': 1000}
+  of = {'length': length, 'train_length': train_length, 'chance': 0.1}
+  return names | of | bounds | {'margin': 0.5, 'values': 10, 'trials': 40, 'cells': cells, 'split': 'test', 'step': 1000}
 
 
 def attention(encoding, length, entropies, train_length=64):
