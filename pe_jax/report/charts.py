@@ -162,6 +162,6 @@ def _curves(of):
       low, high = [min(v) for v in values], [max(v) for v in values]
     else:
       low, high = ([runs[0][x][k] if runs[0][x][k] is not None else runs[0][x][0] for x in xs] for k in (1, 2))
-    band = any(a < b for a, b in zip(low, high))
+    band = any(b - a > 1e-9 * max(1.0, abs(b)) for a, b in zip(low, high))  # more than the rounding of seeds that agree
     out.append(Curve(reading, xs, y, low if band else None, high if band else None))
   return out
