@@ -14,7 +14,7 @@ import dataclasses
 import numpy as np
 
 from pe_jax.report import seeds
-from pe_jax.report.rows import number
+from pe_jax.report.rows import number, whole
 from pe_jax.statistics import bootstrap
 from pe_jax.statistics import lengths as statistics
 
@@ -148,7 +148,8 @@ def _entry(reading, protocol, lengths, strange, margin, bar):
 def in_distribution(reading, protocol):
   """([one number a seed], what they are): the protocol's own at the training length where it has it, else another's."""
   if protocol == 'task':
-    reach = reading.runs[0].config.get('data', {}).get('task_max_length', 0)
+    reach = reading.runs[0].flat.get('data.task_max_length')
+    reach = reach if whole(reach) else 0
     inside = [[row for row in rows if row['length'] <= reach] for rows in reading.rows('task')]
     return [number(rows[-1].get('exact_match')) for rows in inside if rows], f'exact match up to {reach}'
   for measure in dict.fromkeys([protocol, 'context', 'nonoverlapping']):

@@ -145,7 +145,9 @@ def read(path, name):
   if len(steps) > 1:
     warnings.append(f'evaluated at steps {", ".join(map(str, steps))}: its rows speak of different parameters')
   state = 'finished' if done or (path / 'DONE').exists() else _unfinished(path, error)
-  if state == 'finished' and not rows:
+  if state == 'finished' and failure:
+    warnings.append(f'failed after training: {error}')
+  elif state == 'finished' and not rows:
     warnings.append('trained and not evaluated')
   told = error if state == 'failed' else ''
   return Run(name, path, state, told, config, env, done, *logs, rows, replaced, _evaluations(path), tuple(warnings))
@@ -164,7 +166,8 @@ def _config(path):
   stored, said = _object(path)
   if said:
     return {}, said
-  if not (isinstance(stored.get('encoding'), str) and whole(stored.get('train_length')) and isinstance(stored.get('model'), dict)):
+  length = stored.get('train_length')
+  if not (isinstance(stored.get('encoding'), str) and whole(length) and length > 0 and isinstance(stored.get('model'), dict)):
     return {}, 'config.json: not a configuration of this program'
   try:
     return config_lib.completed(stored), ''

@@ -73,6 +73,6 @@ def three_lengths(reading, margin=statistics.MARGIN, bar=None):
   config = ml_collections.ConfigDict(reading.runs[0].config).lock()
   try:
     accepted = three.acceptable(evaluate.Subject(config, {}, None, [], {}), reading.read_as)
-  except (UserError, ValueError):  # an encoding that this version does not have
+  except (UserError, AttributeError, KeyError, TypeError, ValueError):  # an encoding or a config that this version does not have
     return None
   return statistics.Lengths(reading.label, accepted, statistics.Reach(beyond[-1]), reliable)
