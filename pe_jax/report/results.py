@@ -161,10 +161,8 @@ def _evaluations(path):
 
 def _config(path):
   """(the complete config, '') or ({}, what is wrong with it)."""
-  if not path.exists():
-    return {}, ''
   stored, said = _object(path)
-  if said:
+  if said or not path.is_file():
     return {}, said
   length = stored.get('train_length')
   if not (isinstance(stored.get('encoding'), str) and whole(length) and length > 0 and isinstance(stored.get('model'), dict)):
@@ -177,11 +175,11 @@ def _config(path):
 
 def _object(path):
   """(the JSON object in a file, '') or ({}, what is wrong); a file that is not there is no fault."""
+  if not path.is_file():
+    return {}, ''
   try:
     text = path.read_text(encoding='utf-8', errors='replace')
     tree = json.loads(text, parse_constant=lambda _: None, parse_float=lambda digits: number(float(digits)))
-  except FileNotFoundError:
-    return {}, ''
   except (OSError, ValueError, RecursionError) as error:
     return {}, f'{path.name}: cannot be read: {error}'
   return (tree, '') if isinstance(tree, dict) else ({}, f'{path.name}: no JSON object')

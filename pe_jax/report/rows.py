@@ -23,7 +23,7 @@ BOUNDS = ('mean', 'low', 'high')
 def lines(path):
   """(objects of a .jsonl file, number of lines that are none); a torn last line, which a writer is at or left, is no fault."""
   try:
-    text = path.read_text(encoding='utf-8', errors='replace')
+    text = path.read_text(encoding='utf-8', errors='replace') if path.is_file() else ''
   except OSError:
     return [], 0
   found, bad = [], 0

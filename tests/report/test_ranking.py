@@ -120,7 +120,7 @@ def test_a_missing_length_is_told_and_the_longest_is_needed_for_a_rank(tmp_path)
 
 def test_below_the_bar_there_is_no_rank(tmp_path):
   written.sweep(tmp_path, ['rope'], seeds=(0, 1))
-  written.run(tmp_path / 'bad', written.config('nope'), written.context('nope', dict.fromkeys(written.LENGTHS, 2.5)))
+  written.run(tmp_path / 'bad', written.config('nope'), written.context('nope', {64: 2.5, 91: 2.49, 128: 2.48, 256: 2.47}))
   found = of(tmp_path, bar=1.7)
   assert found['rope'].rank == 1
   assert found['nope'].faults == ('in-distribution gate failed: loss 2.500 (context at 64), above the bar of 1.7',)
