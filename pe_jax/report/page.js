@@ -271,7 +271,6 @@
     ctx.strokeStyle = ctx.fillStyle = ink;
     ctx.lineWidth = devicePixelRatio;
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-    ctx.textAlign = 'right';
     ctx.textBaseline = 'top';
     ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
     const across = (x) => {
@@ -284,7 +283,8 @@
       const x = u.valToPos(train, 'x', true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       across(x);
-      ctx.fillText('trained to here ', x, bbox.top + 2);
+      ctx.textAlign = x - bbox.left < bbox.width / 5 ? 'left' : 'right';
+      ctx.fillText(' trained to here ', x, bbox.top + 2);
     }
     const zero = state.logY ? NaN : u.valToPos(0, 'y', true);
     if (zero > bbox.top && zero < bbox.top + bbox.height) {

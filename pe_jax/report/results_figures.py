@@ -98,10 +98,10 @@ def safe(name):
   return ''.join(c if c.isalnum() and c.isascii() else '_' for c in name).strip('_') or 'figure'
 
 
-def plain(text):
+def plain(text, most=60):
   """Text that matplotlib takes as it stands: no formulas in it, no line breaks, and not endless."""
   text = ''.join(c if c.isprintable() else '?' for c in text).replace('\\', '/').replace('$', r'\$')
-  return text if len(text) <= 60 else text[:57] + '...'
+  return text if len(text) <= most else text[: most - 3] + '...'
 
 
 def curves(chart, colour, place, path):
@@ -117,7 +117,8 @@ def curves(chart, colour, place, path):
   if chart.marks:
     for train in sorted({c.reading.train_length for c in chosen}):
       axis.axvline(train, color='k', lw=0.8, ls='--')
-      axis.annotate('trained to here ', (train, 1), xycoords=('data', 'axes fraction'), ha='right', va='top', fontsize=7)
+      side = 'left' if train == min(c.x[0] for c in chosen) else 'right'
+      axis.annotate(' trained to here ', (train, 1), xycoords=('data', 'axes fraction'), ha=side, va='top', fontsize=7)
   if chart.log_x and all(c.x[0] > 0 for c in chosen):
     axis.set_xscale('log', base=2)
     axis.xaxis.set_major_formatter(lambda x, _: f'{x:g}')
@@ -206,7 +207,7 @@ def _saved(fig, title, caption, path):
   from matplotlib import pyplot as plt
 
   axis = fig.axes[0]
-  axis.set_title(plain(title), fontsize=10)
+  axis.set_title(plain(title, 100), fontsize=10)
   with workdir.writing(path):
     fig.savefig(path, dpi=110)
   plt.close(fig)
