@@ -218,7 +218,7 @@
         }
       }
       const few = c.x.length < 14;
-      series.push({label: data.lines[c.line].label, stroke: tint(colour), width: 1.75, spanGaps: true, points: {show: few, size: 5}});
+      series.push({label: data.lines[c.line].label, stroke: tint(colour), width: 1.75, spanGaps: true, points: {show: few, size: 5, fill: tint(colour)}});
       columns.push(column(c, c.y));
     });
     const some = columns.slice(1).some((values) => values.some((y) => y !== null));

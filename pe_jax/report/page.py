@@ -2,7 +2,7 @@
 
 It opens from disk and loads nothing: scripts, styles, numbers and pictures are in it, and its Content-Security-Policy forbids everything
 else, scripts by the hash of their text. Whatever came from a run is escaped. Without JavaScript it is the same tables and pictures; with
-it tables sort and filter and the curves are drawn by uPlot (MIT licence), taken from the installed package `uplot-python`.
+it tables sort and filter and the curves are drawn by uPlot (MIT licence), taken from an installed package that carries its release.
 """
 
 import base64
@@ -19,7 +19,13 @@ from pe_jax.report import commands, page_tables, results_figures
 from pe_jax.report.markup import attribute, esc, folded, pre
 
 HERE = pathlib.Path(__file__).parent
-LIBRARY = 'uplot-python'
+PACKAGE = 'youplot'
+# Of uPlot 1.6.31 as its author released it; a package that brings another file under these names is refused.
+UPLOT = {
+  'uplot.iife.min.js': '2d27e8ad3d228164525ce213f9dc716f39b4e3aee0cc773fb3491c96cf4921a2',
+  'uplot.min.css': 'df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04',
+}
+WAY_OUT = '(the page draws with it: pip install -c constraints.txt -e .)'
 DIGITS = 5  # of the numbers behind the curves
 
 
@@ -50,7 +56,7 @@ def write(path, title, runs, readings, entries, charts, figures, made, refresh=0
     'library_style': style,
     'style': (HERE / 'page.css').read_text(encoding='utf-8'),
     'states': ''.join(f'<span class="state {state}">{count} {state}</span> ' for state, count in sorted(counts.items())),
-    'summary': esc(f'{len(runs)} runs, {len(readings)} encodings and readings of them'),
+    'summary': esc(f'{len(runs)} runs in {len(readings)} lines (a configuration over its seeds, read under one encoding)'),
     'made': esc(_time(made)),
     'warnings': warnings or '<p>None.</p>',
     'lengths_filter': _options({str(reading.train_length): None for reading in readings}),
@@ -73,17 +79,21 @@ def write(path, title, runs, readings, entries, charts, figures, made, refresh=0
 
 
 def library():
-  """(script, style sheet) of uPlot, from the package that brings it. Errors: ConfigError where it is not installed."""
+  """(script, style sheet) of uPlot, from the package that brings it. Nothing of that package is run.
+
+  Errors: ConfigError where it is not installed, or its files are not the ones that uPlot's author released.
+  """
   try:
-    files = importlib.metadata.files(LIBRARY) or []
+    files = {file.name: file.locate() for file in importlib.metadata.files(PACKAGE) or []}
   except importlib.metadata.PackageNotFoundError:
-    files = []
-  found = {file.name: file.locate() for file in files}
-  name = next((name for name in ('uPlot.iife.min.js', 'uPlot.iife.js') if name in found), None)
-  if not name or 'uPlot.min.css' not in found:
-    raise ConfigError(f'{LIBRARY}: not installed, and the page draws with what is in it (pip install -c constraints.txt -e .)')
-  script = pathlib.Path(found[name]).read_text(encoding='utf-8').replace('\r\n', '\n')
-  return script, pathlib.Path(found['uPlot.min.css']).read_text(encoding='utf-8')
+    files = {}
+  out = []
+  for name, sha256 in UPLOT.items():
+    data = pathlib.Path(files[name]).read_bytes() if name in files else b''
+    if hashlib.sha256(data).hexdigest() != sha256:
+      raise ConfigError(f'{PACKAGE}: {"not installed" if not data else f"its {name} is not that of uPlot 1.6.31"} {WAY_OUT}')
+    out.append(data.decode())
+  return out
 
 
 def policy(scripts):

@@ -117,7 +117,7 @@ def curves(chart, colour, place, path):
   if chart.marks:
     for train in sorted({c.reading.train_length for c in chosen}):
       axis.axvline(train, color='k', lw=0.8, ls='--')
-      side = 'left' if train == min(c.x[0] for c in chosen) else 'right'
+      side = 'left' if train <= min(c.x[0] for c in chosen) else 'right'
       axis.annotate(' trained to here ', (train, 1), xycoords=('data', 'axes fraction'), ha=side, va='top', fontsize=7)
   if chart.log_x and all(c.x[0] > 0 for c in chosen):
     axis.set_xscale('log', base=2)
