@@ -47,14 +47,18 @@ def table(name, head, rows, caption=''):
     rows: lists of cells, or (attributes, cells).
     caption: text.
   """
-  columns = ''.join(f'<th scope="col"{attribute("title", why)}>{esc(title)}</th>' for title, why in head)
+  first = (rows[0][1] if isinstance(rows[0], tuple) else rows[0]) if rows else [''] * len(head)
+  kinds = ['n' if ' class="n"' in cell.partition('>')[0] else '' for cell in first]
+  columns = ''.join(
+    f'<th scope="col"{attribute("class", kind)}{attribute("title", why)}>{esc(title)}</th>' for (title, why), kind in zip(head, kinds)
+  )
   body = []
   for row in rows:
     attributes, cells = row if isinstance(row, tuple) else ('', row)
     body.append(f'<tr{" " if attributes else ""}{attributes}>{"".join(cells)}</tr>')
-  said = f'<caption>{esc(caption)}</caption>' if caption else ''
-  inside = f'{said}<thead><tr>{columns}</tr></thead><tbody>\n' + '\n'.join(body) + '\n</tbody>'
-  return f'<div class="scroll" tabindex="0"><table{attribute("id", name)} class="sortable">{inside}</table></div>'
+  said = f'<p><small>{esc(caption)}</small></p>' if caption else ''
+  inside = f'<thead><tr>{columns}</tr></thead><tbody>\n' + '\n'.join(body) + '\n</tbody>'
+  return f'{said}<div class="scroll" tabindex="0"><table{attribute("id", name)} class="sortable">{inside}</table></div>'
 
 
 def attribute(name, value):

@@ -102,9 +102,10 @@
     input.placeholder = 'part of a row';
     label.append('find ', input, count);
     table.closest('.scroll').before(label);
-    const texts = rows.map((row) => row.textContent.toLowerCase());
+    let texts = null;
     const find = () => {
       let shown = 0;
+      texts ??= rows.map((row) => row.textContent.toLowerCase());
       rows.forEach((row, n) => {
         row.hidden = !texts[n].includes(input.value.toLowerCase());
         shown += !row.hidden;
@@ -112,7 +113,7 @@
       count.textContent = `${shown} of ${rows.length} lines`;
     };
     input.addEventListener('input', find);
-    find();
+    count.textContent = `${rows.length} lines`;
   }
 
   // ---- curves
