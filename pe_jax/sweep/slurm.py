@@ -65,7 +65,7 @@ def run(sweep, chosen, say=progress.say, cluster='slurm', settings=None, limits=
     settings: {parameter of submitit: value}.
     limits: a pool.Limits.
   """
-  executor = _executor(sweep, cluster, settings or {})
+  executor = executor_of(sweep, cluster, settings or {})
   added, jobs = set(), {}
   with _stoppable():
     while True:
@@ -100,7 +100,7 @@ def _last_line(error):
   return lines[-1] if lines else type(error).__name__
 
 
-def _executor(sweep, cluster, settings):
+def executor_of(sweep, cluster, settings):
   submitit = _import()
   try:
     executor = submitit.AutoExecutor(pathlib.Path(sweep.folder) / '.slurm' / '%j', cluster=cluster)
