@@ -97,7 +97,7 @@ def listed(sweep, runs, later):
   if speed is None and MEASURE.value and runs:
     progress.say(f'measuring the speed: {cost.STEPS} steps of {runs[0].name}')
     speed, where = cost.measured(runs[0], places[0]), f'measured now, {cost.STEPS} steps of {runs[0].name} in one process'
-  where = 'not measured (leave out --nomeasure)' if speed is None else f'{listing.si(speed)}FLOP/s a process, {where}'
+  where = 'not measured (leave out --nomeasure)' if speed is None else f'{listing.si(speed, "FLOP/s")} a process, {where}'
   return listing.text(sweep, runs, later, speed, where, len(places))
 
 

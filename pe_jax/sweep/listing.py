@@ -46,16 +46,16 @@ def _cells(one, speed):
 
 
 def _sentence(total, speed, processes):
-  said = f'{si(total.tokens)} tokens trained, about {si(total.read)} read in evaluation, {si(total.flops)}FLOP'
+  said = f'{si(total.tokens)} tokens trained, about {si(total.read)} read in evaluation, {si(total.flops, "FLOP")}'
   if not speed:
     return said
   hours = total.flops / speed / 3600
   return f'{said}; {hours:.2f} hours of one process, {hours / processes:.2f} with {processes} at a time'
 
 
-def si(value):
-  """'4.1 M'"""
+def si(value, unit=''):
+  """'4.1 M', '4.1 TFLOP'"""
   for size, prefix in PREFIX:
     if value >= size:
-      return f'{value / size:.3g} {prefix}'
-  return f'{value:.3g} '
+      return f'{value / size:.3g} {prefix}{unit}'
+  return f'{value:.3g} {unit}'.strip()

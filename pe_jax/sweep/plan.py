@@ -86,10 +86,10 @@ class Sweep:
       return {}
     runs = dict(self.runs)
     for _ in range(STAGES):
-      more = self._yielded({name: 1.0 for name in runs} | done, {})
+      more = self._yielded({name: 1.0 for name in runs} | done, runs)
       if not more.keys() - runs.keys():
         return {name: run for name, run in runs.items() if name not in self.runs}
-      runs = more | runs
+      runs |= more
     raise ConfigError(f'{self.path}: sweep() yields new runs after {STAGES} stages (it must end when all are done)')
 
   def _yielded(self, done, known):

@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 
+from pe_jax import progress
 from pe_jax.errors import Preempted, UserError, WorkdirInUse
 from pe_jax.sweep import child
 from pe_jax.sweep.child import Child
@@ -206,6 +207,8 @@ class Pool:
   def stop(self):
     """Asks every process to save and end, and waits for it; one that does not is killed, all of them at a second signal."""
     asked, signals = time.monotonic(), len(self._caught)
+    if self.running:
+      progress.say(f'stopping {len(self.running)} processes, which save what they have (a second signal ends them at once)')
     for work in self.running.values():
       work.child.stop()
     while any(work.child.poll() is None for work in self.running.values()):
