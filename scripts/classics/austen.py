@@ -3,6 +3,7 @@
 The texts are in the public domain.
 """
 
+import itertools
 import pathlib
 import re
 import shutil
@@ -34,7 +35,7 @@ def chapters(lines):
   """A novel's lines as texts, cut before every heading but the first: a title page is part of the first chapter."""
   starts = [n for n, line in enumerate(lines) if HEADING.fullmatch(line.strip())]
   edges = [0, *starts[1:], len(lines)]
-  return ['\n'.join(lines[a:b]) + '\n' for a, b in zip(edges, edges[1:])]
+  return ['\n'.join(lines[a:b]) + '\n' for a, b in itertools.pairwise(edges)]
 
 
 def _call(command, folder):
