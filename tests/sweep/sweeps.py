@@ -30,14 +30,14 @@ from pe_jax.config import default
 def get_config(arg=''):
   c = default()
   c.update(batch_size=8, train_length=16, num_train_steps=300, log_every_steps=1, eval_every_steps=0, eval_targets=300)
-  c.update(checkpoint_every_steps=100, tensorboard=False)
+  c.update(checkpoint_every_steps=1000, tensorboard=False)
   c.model.update(num_layers=1, embed_dim=16, num_heads=2)
   c.data.update(source='text', path=CORPUS, block_documents=100)
   c.optim.warmup_steps = 0
   return c
 
 def sweep(done, folder):
-  yield 'good', {'seed': 1}
+  yield 'good', {'seed': 1, 'num_train_steps': 2000}
   yield 'no-text', {'data.path': CORPUS + '/nosuch'}
   yield 'diverges', {'optim.learning_rate': 1e30, 'optim.clip_norm': 0.0}, ()
   for name in ('crashes', 'hangs', 'memory'):

@@ -14,7 +14,7 @@ from pe_jax.errors import Preempted
 from pe_jax.sweep import child, slots
 from pe_jax.sweep.pool import Limits, Pool, Task
 
-QUICK = Limits(stall=0.6, grace=0.4, again=2)
+QUICK = Limits(stall=2.0, grace=0.4, again=2)
 
 
 @dataclasses.dataclass
@@ -92,7 +92,7 @@ def test_each_ends_in_its_own_way_and_the_others_go_on(tmp_path, monkeypatch):
   assert reasons['silent'] == 'exit code 9: it printed nothing'
   assert reasons['memory'].startswith('killed by SIGKILL, as the kernel does when memory runs out (lower batch_size')
   assert reasons['broken'] == 'killed by SIGSEGV: it printed nothing'
-  assert reasons['hangs'] == 'no sign of progress for 1 s, so it was stopped (--stall_minutes gives it longer)'
+  assert reasons['hangs'] == 'no sign of progress for 2 s, so it was stopped (--stall_minutes gives it longer)'
   assert reasons['never'] == 'stopped by a signal 3 times'
   assert reasons['lazy'] == 'ended with exit code 0 and left nothing done'
   assert {task.name: task.told for task in given if task.told} == {n: [(f.code, f.reason)] for n, f in pool.failed.items()}
@@ -101,8 +101,8 @@ def test_each_ends_in_its_own_way_and_the_others_go_on(tmp_path, monkeypatch):
 
 
 def test_a_process_that_shows_progress_is_not_stopped(tmp_path):
-  (slow,) = tasks(tmp_path, slow='for i in 1 2 3 4 5 6 7; do sleep 0.2; echo $i; done')
-  with Pool([slots.Slot()], QUICK) as pool:
+  (slow,) = tasks(tmp_path, slow='for i in 1 2 3 4 5 6 7 8; do sleep 0.2; echo $i; done')
+  with Pool([slots.Slot()], Limits(stall=1.0)) as pool:
     pool.add(slow)
     finished(pool)
   assert [*pool.finished] == ['slow']

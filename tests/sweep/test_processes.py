@@ -88,7 +88,7 @@ def test_a_sweep_of_runs_that_end_in_every_way_is_killed_and_finished(place):
   code, out, err = runs.finish(start(place, ENDS), 300)
   assert (code, processes(place)) == (1, []), err
   table = {line.split()[0]: line for line in out.splitlines()[1:]}
-  assert re.match(r'good +done +300 +\d\.\d{4}$', table['good'])
+  assert re.match(r'good +done +2000 +\d\.\d{4}$', table['good'])
   assert re.match(r'after +done +5 ', table['after'])  # the stage that waited for `good`
   assert re.match(r'long +waiting ', table['long'])
   for name, reason in {
@@ -121,7 +121,7 @@ def test_a_sweep_of_runs_that_end_in_every_way_is_killed_and_finished(place):
 
   # The file has changed: refused before anything starts.
   file = place / 'sweep.py'
-  file.write_text(file.read_text().replace("'good', {'seed': 1}", "'good', {'seed': 2}"))
+  file.write_text(file.read_text().replace("'good', {'seed': 1", "'good', {'seed': 2"))
   code, _, err = runs.finish(start(place, ENDS))
   assert code == 6, err
   assert 'good: - seed: 1; + seed: 2' in err
@@ -153,7 +153,7 @@ def test_list_print_and_dry_run_start_nothing(place):
     return out
 
   text = said('--list', '--only=good,after')
-  assert re.search(r'^good +waiting +seed=1 +38\.4 k +1 k ', text, re.MULTILINE)
+  assert re.search(r'^good +waiting +seed=1 num_train_steps=2000 +256 k +1 k ', text, re.MULTILINE)
   assert re.search(r'^after +later +init_from=', text, re.MULTILINE)
   assert re.search(r'hours of one process, [\d.]+ with 2 at a time', text)
   assert re.search(r'speed: [\d.]+ [MG]FLOP/s a process, measured now, 30 steps of good in one process', text)

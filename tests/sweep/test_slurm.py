@@ -40,7 +40,7 @@ def test_jobs_train_and_evaluate_and_later_stages_follow(tmp_path):
 
 
 def test_a_job_that_is_told_to_leave_saves_and_comes_again(tmp_path):
-  (tmp_path / 'sweep.py').write_text(REAL.replace('CORPUS', repr(str(runs.home() / 'corpus'))).replace('=300', '=4000'))
+  (tmp_path / 'sweep.py').write_text(REAL.replace('CORPUS', repr(str(runs.home() / 'corpus'))))
   sweep = plan.Sweep(f'{tmp_path}/sweep.py', tmp_path / 'runs')
   (task,) = local.together(sweep, [sweep.plan({})['good']])
   executor = slurm.executor_of(sweep, 'local', {'timeout_min': 5})
