@@ -98,7 +98,8 @@ def final(sweep, chosen):
     rows.append([name, found.kind, str(found.step), _number(found.loss, '.4f'), found.reason])
   reasons = [row.pop() for row in rows]
   lines = table.aligned(rows, left=2).splitlines()
-  return '\n'.join(f'{line}  {reason}'.rstrip() for line, reason in zip(lines, reasons, strict=True)), failed, open_
+  width = max(map(len, lines))
+  return '\n'.join(f'{line.ljust(width)}  {reason}'.rstrip() for line, reason in zip(lines, reasons, strict=True)), failed, open_
 
 
 def _number(value, form):

@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import re
 
 import pytest
 import tiny_runs as runs
@@ -110,6 +111,7 @@ def test_a_changed_file_is_refused_with_the_runs_and_fields_that_differ(tmp_path
   assert ConfigDiffers.exit_code == 6
 
 
+@pytest.mark.filterwarnings('ignore:the load_module')
 def test_a_command_says_all_of_the_run_by_itself(tmp_path):
   """Parsed by the flags of train.py it gives the config, whatever the characters in it."""
   changes = {'encoding': 'heads(nope, alibi)', 'data.name': 'copy(draw="distinct", symbols=64)', 'optim.learning_rate': 1e-05}
@@ -128,19 +130,15 @@ def test_a_printed_line_is_one_quoted_shell_command_a_run(tmp_path):
     tmp_path, TWO.replace("'rope'", "'yarn(factor=2)'") + "def evaluation():\n  return {'lengths': [16], 'encodings': ['yarn']}"
   ).plan({})['a']
   assert commands.line(run) == (
-    f"python train.py --config=configs/default.py --workdir={tmp_path}/runs/a '--config.encoding=yarn(factor=2)' --config.train_length=16 "
-    '--config.batch_size=4 --config.num_train_steps=10 --config.model.num_layers=1 --config.model.embed_dim=16 --config.model.num_heads=2 '
+    f"python train.py --config=configs/default.py --workdir={tmp_path}/runs/a --config.batch_size=4 '--config.encoding=yarn(factor=2)' "
+    '--config.model.embed_dim=16 --config.model.num_heads=2 --config.model.num_layers=1 --config.num_train_steps=10 '
+    '--config.train_length=16 '
     f'&& python eval.py --workdir={tmp_path}/runs/a --label=sweep-0 --lengths=16 --encodings=yarn'
   )
 
 
 def test_what_an_evaluation_may_say_are_the_flags_of_eval_py():
-  defined = {
-    name
-    for line in (ROOT / 'eval.py').read_text().splitlines()
-    for name in [line.partition('DEFINE_')[2].partition("('")[2].partition("'")[0]]
-    if name
-  }
+  defined = {*re.findall(r"DEFINE_\w+\(\s*'(\w+)'", (ROOT / 'eval.py').read_text())}
   assert defined - {'workdir', 'label'} == {*evaluations.FLAGS}
 
 
