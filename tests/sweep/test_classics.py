@@ -5,7 +5,7 @@ import struct
 import zlib
 
 import pytest
-from classics import austen, r_data
+from classics import austen, r_data, shakespeare
 
 
 def text(value):
@@ -63,3 +63,10 @@ def test_a_novel_is_cut_at_its_chapters_and_nothing_is_lost():
   assert [part.splitlines()[0] for part in cut] == ['EMMA', 'Chapter 2', 'CHAPTER III.']
   assert ''.join(cut) == '\n'.join(lines) + '\n'
   assert austen.chapters(['no', 'heading']) == ['no\nheading\n']
+
+
+def test_a_play_is_cut_at_its_scenes_and_nothing_is_lost():
+  text = 'HAMLET\nSCENE. Elsinore.\nACT I.\nScene I. Elsinore. A platform.\nWho goes?\nSCENE II. A room.\nscene i saw\nScene 3.\nEnd\n'
+  cut = shakespeare.scenes(text)
+  assert [part.splitlines()[0] for part in cut] == ['HAMLET', 'SCENE II. A room.', 'Scene 3.']
+  assert ''.join(cut) == text

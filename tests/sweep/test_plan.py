@@ -112,15 +112,17 @@ def test_a_changed_file_is_refused_with_the_runs_and_fields_that_differ(tmp_path
 
 
 @pytest.mark.filterwarnings('ignore:the load_module')
-def test_a_command_says_all_of_the_run_by_itself(tmp_path):
+def test_a_command_says_all_of_the_run_by_itself(tmp_path, monkeypatch):
   """Parsed by the flags of train.py it gives the config, whatever the characters in it."""
   changes = {'encoding': 'heads(nope, alibi)', 'data.name': 'copy(draw="distinct", symbols=64)', 'optim.learning_rate': 1e-05}
   changes |= {'model.tie_head': False, 'data.text_key': '', 'optim.warmup_steps': -1, 'data.path': "it's $here", 'model.dropout': 0}
   config = plan.changed(runs.config(), changes)
   command = commands.train(config, 'some where', commands.Place('python', f'{ROOT}/'))
+  argv = [command[1], *[arg for arg in command[2:] if not arg.startswith('--workdir')]]
+  monkeypatch.setattr('sys.argv', argv)  # config_flags looks for overrides there
   values = flags.FlagValues()
   config_flags.DEFINE_config_file('config', flag_values=values)
-  values([command[1], *[arg for arg in command[2:] if not arg.startswith('--workdir')]])
+  values(argv)
   assert config_lib.diff(values.config, config) == []
   assert resolve.typed(values.config.to_dict(), config_lib.default()) == resolve.typed(config.to_dict(), config_lib.default())
 
