@@ -116,7 +116,7 @@ def test_the_page_has_every_claim_and_its_verdict(tmp_path):
 
 def test_a_run_that_fails_ends_the_others_with_its_name(tmp_path):
   job = launch.Job(tmp_path / 'bad', f'{launch.ROOT}/configs/quickstart.py:rope,steps=5', 5, {'model.num_heads': 5})
-  with pytest.raises(UserError, match='training bad ended with exit code 2'):
+  with pytest.raises(UserError, match=r'training bad: model.num_heads: 5 heads'):
     launch.train([job], 'bad')
   assert 'num_heads' in (tmp_path / 'bad' / 'log.txt').read_text()
   assert dataclasses.replace(job, fields={}).command()[-1] == f'--workdir={tmp_path}/bad'
