@@ -5,6 +5,7 @@ import hashlib
 import html.parser
 import json
 import re
+import signal
 import subprocess
 import sys
 
@@ -160,6 +161,22 @@ def test_the_command_writes_everything(tmp_path):
   (tmp_path / 'empty').mkdir()
   empty = subprocess.run([*command[:2], f'--workdir={tmp_path / "empty"}'], capture_output=True, text=True, timeout=300)
   assert (empty.returncode, 'no run below it' in empty.stderr) == (3, True)
+
+
+def test_while_a_run_goes_on_the_page_is_written_again_until_ctrl_c(tmp_path):
+  path = written.run(tmp_path / 'a', written.config(), steps=300, done=False)
+  command = [sys.executable, tiny_runs.ROOT / 'scripts' / 'report.py', f'--workdir={tmp_path}', '--watch', '--every=1']
+  with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+    assert '1 stopped' in watching.stdout.readline()
+    page = tmp_path / 'report' / 'index.html'
+    assert 'http-equiv="refresh"' in page.read_text()
+    written.jsonl(path / 'metrics.jsonl', [{'step': 400, 'loss': 1.0}])
+    assert '1 stopped' in watching.stdout.readline()
+    assert 'stopped at step 400' in page.read_text()
+    watching.send_signal(signal.SIGINT)
+    assert '1 stopped' in watching.stdout.readline()
+    assert watching.wait(60) == 0
+  assert 'http-equiv="refresh"' not in page.read_text()  # no longer written, and so no longer loaded again
 
 
 def test_a_stored_configuration_is_a_config_file(tmp_path):
