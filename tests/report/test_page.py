@@ -14,6 +14,7 @@ import pytest
 import tiny_runs
 import written_runs as written
 
+from pe_jax.errors import ConfigError
 from pe_jax.report import markup, page
 
 HOSTILE = '<script>alert(1)</script>"\'&<img src=x onerror=alert(2)>$policy'
@@ -133,6 +134,15 @@ def test_text_that_would_mislead_is_shown_as_such():
   assert markup.esc('é ∑ 中\n') == 'é ∑ 中\n'
   assert json.loads(page._json({'x': '</script><!--'})) == {'x': '</script><!--'}
   assert '<' not in page._json({'x': '</script><!--'})
+
+
+def test_a_library_that_is_absent_or_altered_is_refused(monkeypatch):
+  monkeypatch.setitem(page.UPLOT, 'uplot.min.css', '0' * 64)
+  with pytest.raises(ConfigError, match='its uplot.min.css is not that of uPlot'):
+    page.library()
+  monkeypatch.setattr(page, 'PACKAGE', 'no-such-package')
+  with pytest.raises(ConfigError, match='no-such-package: not installed'):
+    page.library()
 
 
 def test_a_folder_of_runs_without_results_gives_a_page(tmp_path):
