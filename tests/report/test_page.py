@@ -138,7 +138,7 @@ def test_text_that_would_mislead_is_shown_as_such():
 
 def test_a_library_that_is_absent_or_altered_is_refused(monkeypatch):
   monkeypatch.setitem(page.UPLOT, 'uplot.min.css', '0' * 64)
-  with pytest.raises(ConfigError, match='its uplot.min.css is not that of uPlot'):
+  with pytest.raises(ConfigError, match=r'its uplot\.min\.css is not that of uPlot'):
     page.library()
   monkeypatch.setattr(page, 'PACKAGE', 'no-such-package')
   with pytest.raises(ConfigError, match='no-such-package: not installed'):
