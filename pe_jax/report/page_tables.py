@@ -99,9 +99,9 @@ def warnings(entries, runs):
     for text in entry.lengths.reliable.warnings if entry.lengths else ():
       doubts.setdefault(text, []).append(entry.reading.label)
   parts = [
-    ('without a rank', serious, len(serious) <= 12),
+    ('without a rank', serious, len(serious) <= 6),
     ('not complete', lesser, False),
-    ('runs', of_runs, len(of_runs) <= 12),
+    ('runs', of_runs, len(of_runs) <= 6),
     ('three lengths', [f'{text} ({_some(names)})' for text, names in doubts.items()], False),
   ]
   return ''.join(

@@ -5,6 +5,7 @@ import hashlib
 import html.parser
 import json
 import re
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 import tiny_runs
 import written_runs as written
 
+from pe_jax.errors import ConfigError
 from pe_jax.report import markup, page
 
 HOSTILE = '<script>alert(1)</script>"\'&<img src=x onerror=alert(2)>$policy'
@@ -134,6 +136,15 @@ def test_text_that_would_mislead_is_shown_as_such():
   assert '<' not in page._json({'x': '</script><!--'})
 
 
+def test_a_library_that_is_absent_or_altered_is_refused(monkeypatch):
+  monkeypatch.setitem(page.UPLOT, 'uplot.min.css', '0' * 64)
+  with pytest.raises(ConfigError, match=r'its uplot\.min\.css is not that of uPlot'):
+    page.library()
+  monkeypatch.setattr(page, 'PACKAGE', 'no-such-package')
+  with pytest.raises(ConfigError, match='no-such-package: not installed'):
+    page.library()
+
+
 def test_a_folder_of_runs_without_results_gives_a_page(tmp_path):
   written.run(tmp_path / 'runs' / 'a', written.config(), steps=300, done=False)
   text = ' '.join(Read(pages.make(tmp_path / 'runs', tmp_path / 'out')).text())
@@ -160,6 +171,22 @@ def test_the_command_writes_everything(tmp_path):
   (tmp_path / 'empty').mkdir()
   empty = subprocess.run([*command[:2], f'--workdir={tmp_path / "empty"}'], capture_output=True, text=True, timeout=300)
   assert (empty.returncode, 'no run below it' in empty.stderr) == (3, True)
+
+
+def test_while_a_run_goes_on_the_page_is_written_again_until_ctrl_c(tmp_path):
+  path = written.run(tmp_path / 'a', written.config(), steps=300, done=False)
+  command = [sys.executable, tiny_runs.ROOT / 'scripts' / 'report.py', f'--workdir={tmp_path}', '--watch', '--every=1']
+  with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+    assert '1 stopped' in watching.stdout.readline()
+    page = tmp_path / 'report' / 'index.html'
+    assert 'http-equiv="refresh"' in page.read_text()
+    written.jsonl(path / 'metrics.jsonl', [{'step': 400, 'loss': 1.0}])
+    assert '1 stopped' in watching.stdout.readline()
+    assert 'stopped at step 400' in page.read_text()
+    watching.send_signal(signal.SIGINT)
+    assert '1 stopped' in watching.stdout.readline()
+    assert watching.wait(60) == 0
+  assert 'http-equiv="refresh"' not in page.read_text()  # no longer written, and so no longer loaded again
 
 
 def test_a_stored_configuration_is_a_config_file(tmp_path):
