@@ -1,4 +1,4 @@
-"""Evaluate a checkpoint at lengths and under encodings it was not trained with.
+"""Evaluate a checkpoint at lengths and under encodings it was not trained with (exit codes as train.py's).
 
   python eval.py --workdir=runs/a --lengths=64,128,256,512
   python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=all
@@ -11,12 +11,8 @@ two. A run on a task is tested on samples of exactly those lengths (protocol tas
 
   python eval.py --workdir=runs/a --lengths=64,128,256,512 --probes=needle,attention --figures
 
-`--label=grid` does it once: the rows carry the label, the same command again says that they are there, and what an evaluation that was
-killed had written is taken away before it is begun again.
-
 Prints tables, the accounting of what longer windows gain, and for every encoding the three lengths (acceptable, computable, reliable), and
 appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length).
-Exit codes as train.py's.
 """
 
 import pathlib
@@ -46,7 +42,7 @@ SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Doc
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
 SAMPLES = flags.DEFINE_integer('samples', 500, 'Samples of a task at each length.', lower_bound=1)
-LABEL = flags.DEFINE_string('label', '', 'A name under which this evaluation is done once and its rows stand once.')
+LABEL = flags.DEFINE_string('label', '', 'A name: done once under it, rows stand once.')
 TASK = flags.DEFINE_string('task', '', "Another task in the same words, as 'flip_flop(ignore=.98)'; default: the trained one.")
 
 

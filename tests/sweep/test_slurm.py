@@ -1,7 +1,9 @@
 """Runs as jobs of submitit, whose local executor does on this machine what a cluster would."""
 
 import os
+import pathlib
 import re
+import signal
 import sys
 import time
 
@@ -39,6 +41,7 @@ def test_jobs_train_and_evaluate_and_later_stages_follow(tmp_path):
   assert len(said) == before  # nothing is submitted for what is done
 
 
+@pytest.mark.skipif(sys.platform != 'linux', reason='looks at processes through /proc')
 def test_a_job_that_is_told_to_leave_saves_and_comes_again(tmp_path):
   (tmp_path / 'sweep.py').write_text(REAL.replace('CORPUS', repr(str(runs.home() / 'corpus'))))
   sweep = plan.Sweep(f'{tmp_path}/sweep.py', tmp_path / 'runs')
@@ -49,7 +52,9 @@ def test_a_job_that_is_told_to_leave_saves_and_comes_again(tmp_path):
   while not log.exists() or log.stat().st_size < 1000:
     assert not job.done(), job.stderr()
     time.sleep(0.05)
-  job._interrupt()
+  controller = int(job.job_id)
+  (worker,) = pathlib.Path(f'/proc/{controller}/task/{controller}/children').read_text().split()
+  os.kill(int(worker), signal.SIGUSR2)  # as Slurm does before a time limit
   assert job.result() == ('done', '')
   text = task.log.read_text()
   assert 'stopped by SIGTERM and saved at step' in text
