@@ -107,7 +107,7 @@ def required(name, example):
 
 def checked(config):
   """The config with its fields checked, before anything heavy is imported."""
-  from pe_jax import encodings, resolve
+  from pe_jax import resolve
 
   try:
     getattr(config, 'items', None)  # what stands for a file that raised an OSError raises at a touch
@@ -115,8 +115,7 @@ def checked(config):
     raise ConfigError(_complaint(error.__cause__ or error)) from error
   if not isinstance(config, ml_collections.ConfigDict):
     raise ConfigError(f'--config: the file returned {type(config).__name__} (get_config must return a ConfigDict)')
-  resolve.check_fields(config)
-  encodings.check_name(config.encoding)
+  resolve.settings(config)
   return config
 
 

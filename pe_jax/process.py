@@ -51,8 +51,14 @@ def missing_backend(error):
   wanted = re.match(r"(?:Unable to initialize|Unknown) backend:? '?(\w+)", said)
   if not wanted:
     return ''
-  there = {d.metadata['Name']: d.version for d in importlib.metadata.distributions() if d.metadata['Name'] in ('jax', 'jaxlib', 'libtpu')}
-  versions = ', '.join(f'{name} {there.get(name, "is not installed")}' for name in ('jax', 'jaxlib', 'libtpu'))
+
+  def version(name):
+    try:
+      return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      return 'is not installed'
+
+  versions = ', '.join(f'{name} {version(name)}' for name in ('jax', 'jaxlib', 'libtpu'))
   return f"JAX_PLATFORMS: '{wanted[1]}' is not to be had here: {said[:300]}; {versions} (unset JAX_PLATFORMS, or install .[gpu] or .[tpu])"
 
 
