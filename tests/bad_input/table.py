@@ -9,14 +9,12 @@ import pathlib
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
-
 import bad_paths
 import bad_settings
 import bad_text
 import case as one
 
+HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = {
   'numbers': bad_settings.fields(),
   'across fields': bad_settings.across(),
@@ -44,6 +42,7 @@ def answers(folder):
 
 def main():
   """Prints the table."""
+  sys.path.insert(0, str(HERE.parent))
   with tempfile.TemporaryDirectory() as name:
     if '--early' in sys.argv:
       early = [c for cases in GROUPS.values() for c in cases if c.early]

@@ -39,7 +39,7 @@ def test_bad_input_on_the_command_line(tmp_path):
 
 
 def test_what_needs_no_jax_is_answered_without_it():
-  """All numbers, most names and what can be counted: 90 cases in one process, in which jax is never imported."""
+  """All numbers, most names and what can be counted: 86 cases in one process, in which jax is never imported."""
   early = [c for cases in table.GROUPS.values() for c in cases if c.early]
   command = [sys.executable, str(table.HERE / 'table.py'), '--early']
   done = subprocess.run(command, capture_output=True, text=True, cwd=runs.ROOT, env=os.environ, timeout=60, check=True)
