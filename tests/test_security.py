@@ -1,9 +1,10 @@
 """Nothing in a results folder, a config as data, a dataset or a string is executed, and no name leads out of the folder it is for."""
 
+import contextlib
 import json
+import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ import tiny_runs as runs
 
 import pe_jax
 from pe_jax import config as config_lib
-from pe_jax import encodings, evaluate, json_config, names, optim, probes, tasks
+from pe_jax import encodings, evaluate, json_config, names, optim, probes, resolve, tasks
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.data import sources
 from pe_jax.data.sources import tfds as tfds_source
@@ -79,60 +80,45 @@ def test_a_checkpoint_is_read_without_pickle(planted, monkeypatch):
   assert not marker.exists()
 
 
+HANDLER = 'orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler'
+
+
 def test_what_a_checkpoints_own_description_names_is_not_called(planted):
   """Its JSON names types of values and handlers of items; those of others are refused or not looked at, and nothing is started."""
   folder, marker = planted
   changed = 0
   for path in (folder / 'checkpoints').rglob('_*METADATA*'):
     text = path.read_text()
-    for known in (
-      'jax.Array',
-      'np.ndarray',
-      'scalar',
-      'orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler',
-    ):
+    for known in ('jax.Array', 'np.ndarray', 'scalar', HANDLER):
       text = text.replace(f'"{known}"', '"os.system"')
     changed += text != path.read_text()
     path.write_text(text)
   assert changed
-  try:
-    run = pe_jax.load(folder)
-    assert run.step == 4
-  except (UserError, ValueError, KeyError) as error:
-    assert str(error)
+  with contextlib.suppress(UserError, ValueError, KeyError):
+    assert pe_jax.load(folder).step == 4
   assert not marker.exists()
 
 
 FORGE = """
-import sys
+import json, os, pathlib
 import tensorstore as ts
+import pe_jax
 from pe_jax import cli
 
 def main():
-  import json, pathlib
-  import pe_jax
-  folder = pathlib.Path(sys.argv[1])
+  folder, forged = pathlib.Path(os.environ['FORGED']), 0
   for home in (folder / 'checkpoints').glob('*/state'):
-    store = ts.KvStore.open({'driver': 'ocdbt', 'base': 'file://' + str(home) + '/'}).result()
-    forged = 0
+    store = ts.KvStore.open({'driver': 'ocdbt', 'base': f'file://{home}/'}).result()
     for key in store.list().result():
-      if key.endswith(b'.zarray') or key.endswith(b'zarr.json'):
+      if key.endswith((b'.zarray', b'zarr.json')):
         header = json.loads(store.read(key).result().value)
-        header['shape'] = [2**40 for _ in header['shape']] or [2**40]
+        header['shape'] = [2**40] * max(1, len(header['shape']))
         store.write(key, json.dumps(header).encode()).result()
         forged += 1
-    assert forged, [k for k in store.list().result()]
+  assert forged
   pe_jax.load(folder)
 
-sys.argv, given = sys.argv[:1], sys.argv
-sys.argv = given[:1]
-real = main
-
-def start():
-  sys.argv = given
-  real()
-
-cli.run(start, 'x')
+cli.run(main, 'x')
 """
 
 
@@ -141,8 +127,9 @@ def test_a_forged_header_of_an_array_is_a_sentence_and_does_not_abort_the_proces
   folder = tmp_path / 'run'
   shutil.copytree(runs.trained('rope'), folder)
   (tmp_path / 'forge.py').write_text(FORGE)
-  command = [sys.executable, str(tmp_path / 'forge.py'), str(folder)]
-  done = subprocess.run(command, cwd=runs.ROOT, env=runs.environment(), capture_output=True, text=True, timeout=120, check=False)
+  command = [sys.executable, str(tmp_path / 'forge.py')]
+  environment = runs.environment(FORGED=str(folder), PYTHONPATH=os.pathsep.join([str(runs.ROOT), os.environ['PYTHONPATH']]))
+  done = subprocess.run(command, cwd=runs.ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
   assert done.returncode in (2, 3, 4), (done.returncode, done.stderr[-500:])
   assert done.stderr.startswith('ERROR: ')
   assert len(done.stderr.splitlines()) == 1
@@ -159,10 +146,8 @@ def test_a_config_as_data_is_data(tmp_path):
     (tmp_path / 'c.json').write_text(json.dumps(tree))
     config = json_config.get_config(tmp_path / 'c.json')
     assert config_lib.flatten(config)[field] == call
+    config.data.source = 'task' if field == 'data.name' else config.data.source
     with pytest.raises(ConfigError):
-      from pe_jax import resolve
-
-      config.data.source = 'task' if field == 'data.name' else config.data.source
       resolve.resolve(config)
   assert not marker.exists()
 
@@ -254,37 +239,6 @@ def test_reading_a_results_folder_writes_nothing_into_it(tmp_path):
   assert with_steps.steps() == [4]
   with_steps.close()
   assert runs.contents(folder) == before
-
-
-# -- the network
-
-
-def test_a_test_cannot_reach_the_network():
-  for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET6, socket.SOCK_STREAM)):
-    with socket.socket(family, kind) as one, pytest.raises(PermissionError, match='tests do not reach the network'):
-      one.connect(('192.0.2.1' if family == socket.AF_INET else '2001:db8::1', 80))
-  with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, pytest.raises(PermissionError, match='tests do not reach'):
-    one.sendto(b'x', ('192.0.2.1', 53))
-  with pytest.raises(PermissionError, match='example.com is not this machine'):
-    socket.getaddrinfo('example.com', 80)
-
-
-def test_this_machine_can_be_reached():
-  with socket.socket() as server:
-    server.bind(('127.0.0.1', 0))
-    server.listen()
-    with socket.create_connection(('localhost', server.getsockname()[1]), timeout=5):
-      pass
-  a, b = socket.socketpair()
-  with a, b:
-    a.sendall(b'x')
-    assert b.recv(1) == b'x'
-
-
-def test_a_process_that_a_test_starts_cannot_either():
-  code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
-  done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=30, check=False)
-  assert 'PermissionError: tests do not reach the network, and 192.0.2.1 is not this machine' in done.stderr
 
 
 def test_the_document_on_security_names_what_is_there():
