@@ -21,8 +21,11 @@ def cases():
   return [(name, spec, dtype) for name in names for spec in ENCODINGS[name] for dtype in DTYPES[name]]
 
 
-def compared(name, spec, dtype):
-  """Two rows of packed documents (of one document each where the kernel knows no others), the kernel and all rows at once."""
+def compared(name, spec, dtype, platform=''):
+  """Two rows of packed documents (of one document each where the kernel knows no others), the kernel and all rows at once.
+
+  `platform`: '' is this backend; 'interpret' runs a TPU's kernels as plain JAX.
+  """
   enc = encodings.make(spec, Dims(HEADS, KV_HEADS, WIDTH, HEADS * WIDTH, LENGTH))
   single = name == 'cudnn'
   lengths = [(600,), (LENGTH,)] if single else [(200, 301), (7, 600)]
@@ -36,7 +39,7 @@ def compared(name, spec, dtype):
       where = Where.forward(pos, doc, single=single)
       tables = enc.tables(enc.parameters(jax.random.PRNGKey(1)), where)
       q, k = enc.rotate(tables, q, k) if enc.rotate else (q, k)
-      out = attention.attend(enc, tables, q, k, v, where, method)
+      out = attention.attend(enc, tables, q, k, v, where, method, platform=platform)
       return jnp.sum((out * weight).astype(jnp.float32)), out
 
     (_, out), gradient = jax.jit(jax.value_and_grad(total, (0, 1, 2), has_aux=True))(*given)
