@@ -197,7 +197,10 @@ def completed(stored):
 
   def fill(tree, known):
     new = {name: value for name, value in known.items() if name not in tree}
-    return {name: fill(value, known.get(name, {})) if isinstance(value, dict) else value for name, value in tree.items()} | new
+    inside = {
+      name: fill(value, known[name]) for name, value in tree.items() if isinstance(value, dict) and isinstance(known.get(name), dict)
+    }
+    return tree | inside | new
 
   return fill(stored, default().to_dict())
 
