@@ -104,7 +104,7 @@ def test_p37_a_window_of_three_is_the_token_itself_and_two_before_it(spec):
 
   More: tests/encodings/test_wrappers.py::test_hard_alibi_sees_its_last_tokens
   """
-  v = jnp.arange(5.0).reshape(1, 5, 1, 1) * jnp.ones(4)
+  v = jnp.broadcast_to(jnp.arange(5.0).reshape(1, 5, 1, 1), (1, 5, 1, 4))
   zero = jnp.zeros((1, 5, 1, 4))
   np.testing.assert_allclose(attended(spec, zero, zero, v, alone(5))[0, :, 0, 0], [0, 0.5, 1, 2, 3], atol=1e-6)
 

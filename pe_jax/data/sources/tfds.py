@@ -44,7 +44,10 @@ def open_split(builder, split, field, text_key, unicode_errors, record):
 
   def values(indices):
     try:
-      return [info.features.deserialize_example_np(raw)[text_key] for raw in read_raw(indices)]
+      found = [info.features.deserialize_example_np(raw)[text_key] for raw in read_raw(indices)]
+      if any(value is None for value in found):  # what array_record gives of a file that ends early
+        raise ValueError('a record is empty')
+      return found
     except UserError:
       raise
     except Exception as error:  # array_record, pyarrow and protobuf each have errors of their own
