@@ -120,7 +120,7 @@ def test_the_table_can_be_pasted_into_an_issue():
     Row('rest', None),
   ]
   text = table.text(MACHINE, rows, 100.4)
-  assert text.splitlines()[0] == '### pe_jax selfcheck: 1 of 2 checks DO NOT HOLD (100 s)'
+  assert text.splitlines()[0] == '### pe_jax selfcheck: 1 of 2 checks DO NOT HOLD, 1 not tried (100 s)'
   assert '- 1 x NVIDIA H200 (gpu), 16 cores, x86_64' in text
   assert '| rope | holds | 3e-07 (shift) | 1e-04 | 12 properties | 3 |' in text
   assert '| kernel cudnn: rope | **DOES NOT HOLD** |  |  | a/b | 0 |' in text
