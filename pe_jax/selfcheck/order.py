@@ -10,7 +10,7 @@ import threading
 import time
 
 from pe_jax import process, progress
-from pe_jax.selfcheck import FOR_ENCODINGS, SECONDS, Row, killed
+from pe_jax.selfcheck import FOR_ENCODINGS, FOR_KILLS, SECONDS, Row, killed
 
 
 def run(quick, start):
@@ -19,7 +19,7 @@ def run(quick, start):
   with tempfile.TemporaryDirectory(prefix='pe_jax_selfcheck_') as name:
     folder = pathlib.Path(name)
     environment = process.child_environment() | {'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled')}
-    machine, rows = _inside(folder, environment, quick, end)
+    machine, rows = _inside(folder, environment, quick, end - FOR_KILLS[quick])
     more = killed.rows(folder, environment, 1 if quick else 3, end)
     for row in more:
       _say(row)
