@@ -7,8 +7,10 @@
   and the scripts set it for what they start, anything else is told once.
 """
 
+import importlib.metadata
 import os
 import pathlib
+import re
 import sys
 
 HUGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
@@ -43,6 +45,23 @@ def options(long=False):
   except Exception:  # another release of XLA: its options come and go, and its errors have no common type
     return {}
   return dict(CPU_OPTIONS)
+
+
+def missing_backend(error):
+  """A sentence, if the error is JAX's that a backend which was asked for is not there, else ''."""
+  said = ' '.join(str(error).split())
+  wanted = re.match(r"(?:Unable to initialize|Unknown) backend:? '?(\w+)", said)
+  if not wanted:
+    return ''
+
+  def version(name):
+    try:
+      return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      return 'is not installed'
+
+  versions = ', '.join(f'{name} {version(name)}' for name in ('jax', 'jaxlib', 'libtpu'))
+  return f"JAX_PLATFORMS: '{wanted[1]}' is not to be had here: {said[:300]}; {versions} (unset JAX_PLATFORMS, or install .[gpu] or .[tpu])"
 
 
 def hint():

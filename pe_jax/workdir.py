@@ -42,7 +42,7 @@ def read_config(workdir):
   path = pathlib.Path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
-  return ml_collections.ConfigDict(config_lib.completed(json.loads(path.read_text()))).lock()
+  return ml_collections.ConfigDict(config_lib.stored(path)).lock()
 
 
 def finished(workdir):
