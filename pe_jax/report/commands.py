@@ -17,7 +17,7 @@ def path_of(run):
 def train(run):
   """Trains the same configuration into a folder beside the run's."""
   path = path_of(run)
-  flags = (f'--config=configs/stored.py:{path}/config.json', f'--workdir={path}_again')
+  flags = (f'--config={path}/config.json', f'--workdir={path}_again')
   return ' '.join(['python train.py', *map(_quoted, flags)])
 
 

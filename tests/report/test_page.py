@@ -79,7 +79,7 @@ def test_cards_have_the_commands_that_give_the_run_again(made):
   again = [block for block in blocks if block.startswith('python train.py')]
   assert len(again) == 6
   (rope,) = [block for block in again if '000_1/config.json' in block]
-  assert re.search(r'--config=configs/stored.py:\S*/000_1/config.json --workdir=\S*/000_1_again\n', rope)
+  assert re.search(r'--config=\S*/000_1/config.json --workdir=\S*/000_1_again\n', rope)
   assert '--lengths=64,91,128,256 --protocols=context,nonoverlapping,prefix --max_targets=1200' in rope
   assert any('environment 1' in text for text in Read(made).text('a'))
 
