@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 import tiny_runs as runs
-from properties import SETTINGS
 
 from pe_jax import data, encodings, model, optim, resolve, step, train
+from pe_jax.selfcheck.properties import SETTINGS
 
 EVERY = [SETTINGS.get(name, name) for name in encodings.names()]
 

@@ -92,8 +92,9 @@ def test_p21_logits_losses_and_weights_are_float32_in_a_bfloat16_model():
   assert nll_BT.dtype == jnp.float32
   assert abs(float(nll_BT.mean()) - exact_T.mean()) < 1e-3
   q = jnp.ones((1, 4, 2, 8), jnp.bfloat16)
+  by_head = q.swapaxes(1, 2)
   assert scores(q, q).dtype == jnp.float32
-  assert attention.weights(encodings.make('alibi', dims(2, 8)), None, q, q, alone(4), 8).dtype == jnp.float32
+  assert attention.weights(encodings.make('alibi', dims(2, 8)), None, by_head, by_head, alone(4), 8).dtype == jnp.float32
 
 
 def test_p23_padding_is_no_document_and_a_token_may_have_any_id():

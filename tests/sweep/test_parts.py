@@ -50,7 +50,7 @@ def test_rows_of_an_evaluation_stand_once_however_often_it_is_begun(tmp_path):
   with pytest.raises(DataError, match=r'no config\.json'), once.doing(folder, 'grid', argv):
     pass
   assert not folder.exists()
-  workdir.write(folder / 'config.json', '{}')
+  workdir.write(folder / 'config.json', '{"encoding": "rope"}')
 
   def rows(protocol):
     return metrics.read(folder / 'eval' / f'{protocol}.jsonl')
