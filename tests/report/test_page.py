@@ -190,13 +190,8 @@ def test_while_a_run_goes_on_the_page_is_written_again_until_ctrl_c(tmp_path):
 
 
 def test_a_stored_configuration_is_a_config_file(tmp_path):
-  from pe_jax import resolve
+  from pe_jax import json_config, resolve
 
   tree = written.config('alibi', seed=3)
   path = written.run(tmp_path / 'a', tree) / 'config.json'
-  sys.path.insert(0, str(tiny_runs.ROOT / 'configs'))
-  try:
-    import stored
-  finally:
-    sys.path.pop(0)
-  assert resolve.resolve(stored.get_config(str(path))).to_dict() == tree
+  assert resolve.resolve(json_config.get_config(str(path))).to_dict() == tree
