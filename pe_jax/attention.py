@@ -5,7 +5,7 @@ numbers:
 
 - dense: all rows at once. For short texts, and for the few queries of a decoding step.
 - chunked: rows in chunks of queries, against the keys up to the end of the chunk's group; for records that look at content and need whole
-  rows, and for training at usual lengths. Rows are made again in the backward pass.
+  rows, and for training at usual lengths. Where there are many, rows are made again in the backward pass.
 - blockwise: blocks of queries and keys, in memory that grows with the length (blockwise.py).
 - splash, flash, cudnn: kernels of accelerators, for records and rows that they can serve (kernels/).
 """

@@ -9,7 +9,7 @@ import contextlib
 import json
 import pathlib
 
-from pe_jax import metrics, progress, workdir
+from pe_jax import metrics, names, progress, workdir
 
 
 def arguments(argv):
@@ -35,7 +35,7 @@ def doing(folder, label, argv):
   if not label:
     yield True
     return
-  workdir.check_name('--label', label)
+  names.check(label, '--label')
   workdir.read_config(folder)  # else the lock would make a folder of a misspelt name
   if done(folder, label, argv):
     progress.say(f'{folder}: {label} is evaluated already')

@@ -10,29 +10,21 @@ import json
 import os
 import pathlib
 import platform
-import re
 
 import ml_collections
 
 from pe_jax import config as config_lib
 from pe_jax import process, progress
-from pe_jax.errors import ConfigDiffers, ConfigError, DataError, WorkdirInUse, WriteError
+from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
-NAME = re.compile(r'[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}')
-
-
-def check_name(what, name):
-  """Refuses what cannot be the name of a file or a folder everywhere."""
-  if not NAME.fullmatch(name):
-    raise ConfigError(f"{what}: '{name}' is no name (1 to 100 letters, digits, dots, underscores and hyphens, and no dot first)")
 
 
 def check_config(workdir, config):
   """Refuses a workdir that holds a run of another configuration; creates nothing."""
   path = pathlib.Path(workdir) / 'config.json'
   if path.exists():
-    lines = config_lib.diff(config_lib.completed(json.loads(path.read_text())), config.to_dict())
+    lines = config_lib.diff(config_lib.stored(path), config.to_dict())
     if lines:
       raise ConfigDiffers(f'{workdir}: holds a run of another configuration (choose another workdir):\n  ' + '\n  '.join(lines))
 

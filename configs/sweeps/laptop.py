@@ -1,10 +1,11 @@
-"""A whole sweep in under half an hour on two cores: four encodings on three seeds, trained at 64 positions and read to 512.
+"""A whole sweep for two cores without an accelerator: four encodings on three seeds, trained at 64 positions and read to 512.
 
   python scripts/sweep.py --config=configs/sweeps/laptop.py --workdir=sweeps/laptop --list
   python scripts/sweep.py --config=configs/sweeps/laptop.py --workdir=sweeps/laptop
 
 Text is the source code of the Python standard library. Where `python scripts/get_classics.py` has been run, RoPE and ALiBi are also trained
-on Jane Austen, on two seeds each. `:steps=50,seeds=1` shows in two minutes how it goes, without meaning.
+on Jane Austen, on two seeds each. `:steps=50,seeds=1` shows how it goes, without meaning. Its time has not been measured yet:
+`--list` estimates it on the machine at hand.
 """
 
 import itertools

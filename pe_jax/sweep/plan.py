@@ -26,14 +26,13 @@ must come again with the same settings, so that a sweep that is started again fi
 import dataclasses
 import importlib.util
 import inspect
-import json
 import os
 import pathlib
 
 import ml_collections
 
 from pe_jax import config as config_lib
-from pe_jax import workdir
+from pe_jax import names
 from pe_jax.errors import ConfigDiffers, ConfigError, UserError
 from pe_jax.sweep import evaluations
 
@@ -110,7 +109,7 @@ class Sweep:
     if not isinstance(item, tuple) or len(item) not in (2, 3) or not isinstance(item[0], str) or not isinstance(item[1], dict):
       raise ConfigError(f'{self.path}: sweep() yields {item!r} where (name, {{field: value}}) is wanted')
     name, changes, own = (*item, None)[:3]
-    workdir.check_name(f'{self.path}: sweep()', name)
+    names.check(name, f'{self.path}: sweep()')
     plain = {field: os.fspath(value) if isinstance(value, os.PathLike) else value for field, value in changes.items()}
     return name, plain, own
 
@@ -173,7 +172,7 @@ def check_begun(runs):
   for run in runs:
     path = pathlib.Path(run.folder) / 'config.json'
     if path.exists():
-      lines = config_lib.diff(config_lib.completed(json.loads(path.read_text())), run.resolved.to_dict())
+      lines = config_lib.diff(config_lib.stored(path), run.resolved.to_dict())
       found += [f'{run.name}: {"; ".join(lines)}'] if lines else []
   if found:
     more = [f'and {len(found) - 5} more'] if len(found) > 5 else []
