@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from pe_jax import blockwise, kernels
 from pe_jax.encodings.base import head_scores
+from pe_jax.encodings.kept import kept
 from pe_jax.errors import ConfigError
 
 GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
@@ -179,7 +180,7 @@ def completed(enc, tables, s_BHTS, where):
   if added is not None:
     s_BHTS = s_BHTS + added
   if enc.scale:
-    s_BHTS = s_BHTS * enc.scale(tables, where)
+    s_BHTS = s_BHTS * kept(enc.scale)(tables, where)
   visible = where.visible_BTS()[:, None]
   return s_BHTS, visible & enc.visible(tables, where) if enc.visible else visible
 
