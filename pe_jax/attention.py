@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from pe_jax import blockwise, kernels
 from pe_jax.encodings.base import head_scores
-from pe_jax.encodings.kept import kept
 from pe_jax.errors import ConfigError
+from pe_jax.kept import kept
 
 GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
 FEW = 16  # queries, as of a decoding step: never worth more than rows as they are

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from pe_jax.encodings.kept import kept
+from pe_jax.kept import kept
 
 
 @dataclasses.dataclass(frozen=True)

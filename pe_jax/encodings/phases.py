@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from pe_jax.encodings.kept import kept
+from pe_jax.kept import kept
 
 
 def words(frequency):

@@ -1,8 +1,8 @@
 """A value that is computed once, however many use it.
 
 XLA's compiler for CPUs fuses a cheap-looking producer into each of its uses, past an optimization barrier too, and then computes it again
-for every element there: the cosine of a token's angle in each layer for every head, the logarithm of a distance for every pair that is that
-far apart, in each row of the batch. Into a branch it fuses nothing. Accelerators' compilers weigh that themselves and get the value as it is.
+for every element there: the cosine of a token's angle in each layer for every head, the logarithm of a distance for every pair that far
+apart in each row of the batch. Into a branch it fuses nothing. Accelerators' compilers weigh that themselves and get the value as it is.
 """
 
 import functools
@@ -23,4 +23,4 @@ def kept(make):
 
 
 def _least(dtype):
-  return -jnp.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
+  return (jnp.finfo if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo)(dtype).min
