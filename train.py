@@ -16,6 +16,7 @@ CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, with an argument after a colon; --config.field=value changes a field.'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
+OVERRIDE = flags.DEFINE_boolean('override_config', False, 'Go on in a workdir of another configuration; config_history.jsonl keeps both.')
 
 
 def main():
@@ -26,7 +27,7 @@ def main():
 
   from pe_jax import train  # after the cheap checks: jax takes seconds to import
 
-  train.run(config, WORKDIR.value)
+  train.run(config, WORKDIR.value, OVERRIDE.value)
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ from absl import flags, logging
 
 from pe_jax import config as config_lib
 from pe_jax import process
-from pe_jax.errors import ConfigError, UserError
+from pe_jax.errors import ConfigError, Preempted, UserError
 
 flags.DEFINE_boolean('debug', False, 'Show the traceback of an error.')
 
@@ -29,6 +29,9 @@ def run(main, doc):
     _parse(sys.argv)
     main()
   except UserError as error:
+    if isinstance(error, Preempted):  # all is saved: another signal must not turn 75 into something else
+      for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     if flags.FLAGS.debug if flags.FLAGS.is_parsed() else '--debug' in sys.argv:
       raise
     print(f'ERROR: {error}', file=sys.stderr, flush=True)
