@@ -108,6 +108,7 @@ def test_an_override_goes_on_and_leaves_its_trace_and_another_model_is_still_ref
     train.run(runs.config(encoding='nope', checkpoint_every_steps=2), tmp_path)
     changed = runs.config(encoding='nope', checkpoint_every_steps=2, optim__learning_rate=5e-4, num_train_steps=6)
     train.run(changed, tmp_path, override=True)
+    assert (tmp_path / 'config_history.jsonl').exists()
     row = json.loads((tmp_path / 'config_history.jsonl').read_text())
     assert (row['step'], row['overridden'], row['changed']['optim.learning_rate']) == (4, True, [1e-3, 5e-4])
     assert json.loads((tmp_path / 'DONE').read_text())['step'] == 6
@@ -118,3 +119,12 @@ def test_an_override_goes_on_and_leaves_its_trace_and_another_model_is_still_ref
     after = runs.contents(tmp_path)
     assert {name for name in before | after if before.get(name) != after.get(name)} <= {'LOCK', 'OWNER'}
   assert sorted(p.name for p in (tmp_path / 'checkpoints').iterdir()) == ['4', '6']  # nothing was taken for damaged
+
+
+def test_a_run_that_goes_on_in_another_environment_is_told_what_that_costs(tmp_path, capsys):
+  workdir.write_environment(tmp_path, {'cores': 2, 'packages': {'jax': '1'}})
+  assert capsys.readouterr().err == ''
+  workdir.write_environment(tmp_path, {'cores': 8, 'packages': {'jax': '1'}})
+  said = capsys.readouterr().err
+  assert 'goes on in another environment, so equal to rounding and not bit for bit' in said
+  assert [line.strip() for line in said.splitlines()[1:]] == ['- cores: 2', '+ cores: 8']

@@ -12,15 +12,14 @@ from studies.killing import Cell, Trial, write_corpus
 SEED = int(os.environ.get('PE_JAX_TEST_SEED', '0'))
 
 
-@pytest.mark.parametrize(
-  ('cell', 'kills'),
-  [
-    (Cell('learned', 'concat', 4, steps=120), 4),
-    (Cell('rope', 'pad', 1, steps=120), 3),
-    (Cell('t5(num_buckets=8, max_distance=12)', 'concat', 1, steps=120), 3),
-  ],
-  ids=str,
-)
+CELLS = [
+  (Cell('learned', 'concat', 4, steps=120), 4),
+  (Cell('rope', 'pad', 1, steps=120), 3),
+  (Cell('t5(num_buckets=8, max_distance=12)', 'concat', 1, steps=120), 3),
+]
+
+
+@pytest.mark.parametrize(('cell', 'kills'), CELLS, ids=[str(cell) for cell, _ in CELLS])
 def test_a_run_that_is_killed_at_random_ends_with_the_bits_of_one_that_is_not(tmp_path, cell, kills):
   write_corpus(tmp_path / 'corpus')
   outcome = Trial(tmp_path / 'runs', tmp_path, cell, random.Random(f'{SEED} {cell}')).run(kills)

@@ -3,16 +3,13 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 
-import pytest
 import tiny_runs as runs
 from studies import killing
 
-from pe_jax import cli, saved
-from pe_jax.errors import Preempted
+from pe_jax import saved
 
 STEPS = 24
 # (place, which time it is reached, steps that may have been taken then); two signals come 20 ms apart.
@@ -99,19 +96,20 @@ def test_the_restart_loop_of_the_readme_ends_when_the_run_is_done(tmp_path):
   assert json.loads((tmp_path / 'run' / 'DONE').read_text())['step'] == STEPS
 
 
-def test_once_all_is_saved_another_signal_does_not_turn_75_into_something_else(monkeypatch, capsys):
-  before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+SAVED = """
+import atexit, os, signal
+from pe_jax import cli
+from pe_jax.errors import Preempted
 
-  def stopped():
-    raise Preempted('saved')
+def main():
+  raise Preempted('saved')
 
-  monkeypatch.setattr('sys.argv', ['train.py'])
-  try:
-    with pytest.raises(SystemExit) as end:
-      cli.run(stopped, '')
-    os.kill(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGINT)
-  finally:
-    for number, handler in before.items():
-      signal.signal(number, handler)
-  assert (end.value.code, capsys.readouterr().err) == (75, 'ERROR: saved\n')
+atexit.register(lambda: [os.kill(os.getpid(), number) for number in (signal.SIGTERM, signal.SIGINT)])
+cli.run(main, '')
+"""
+
+
+def test_once_all_is_saved_another_signal_does_not_turn_75_into_something_else():
+  env = os.environ | {'PYTHONPATH': str(runs.ROOT)}
+  done = subprocess.run([sys.executable, '-c', SAVED], env=env, capture_output=True, text=True, timeout=60, check=False)
+  assert (done.returncode, done.stderr) == (75, 'ERROR: saved\n')
