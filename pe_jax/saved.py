@@ -16,7 +16,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from pe_jax import fingerprint, progress
-from pe_jax.errors import ConfigDiffers
+from pe_jax.errors import ConfigDiffers, WriteError
 
 WITHOUT_RECORD = {'position', 'targets'}  # all that progress held before
 FORGED = 100  # times the bytes of its files: more than that no state of a model can be compressed
@@ -72,7 +72,7 @@ def _json(path):
   try:
     tree = json.loads(path.read_text())
   except (OSError, ValueError) as error:
-    raise Damaged(f'{path.parent.name}/{path.name}: {line(error)}') from error
+    raise _blamed(f'{path.parent.name}/{path.name}: {line(error)}') from error
   if not isinstance(tree, dict):
     raise Damaged(f'{path.parent.name}/{path.name}: a {type(tree).__name__} where an object was wanted')
   return tree
@@ -145,12 +145,19 @@ def check_arrays(path, record, prints):
     raise Damaged(f'state: {differ[0]} is not what was saved{_more(differ)}')
 
 
+def _blamed(said):
+  """Damaged, unless the words say that the checkpoint may be fine and it is this process that cannot read it: then nothing is set aside."""
+  if any(word in said for word in ('RESOURCE_EXHAUSTED', 'PERMISSION_DENIED', 'Permission denied', 'MemoryError')):
+    return WriteError(f'checkpoint cannot be read: {said} (give the process more memory, or the right to read it)')
+  return Damaged(said)
+
+
 def _more(names):
   return f', nor {len(names) - 1} other arrays' if len(names) > 1 else ''
 
 
 def _tried(call):
-  """call(), or Damaged with what it said. What orbax and tensorstore raise is of many types.
+  """call(), or `_blamed` with what it said. What orbax and tensorstore raise is of many types.
 
   They leave coroutines behind, whose complaints would fill pages beside the one line that is told; so those are dropped here and now.
   """
@@ -163,4 +170,4 @@ def _tried(call):
     gc.collect()
   finally:
     sys.unraisablehook = hook
-  raise Damaged(f'state: {said}')
+  raise _blamed(f'state: {said}')

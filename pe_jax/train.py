@@ -56,7 +56,7 @@ def run(config, workdir, override=False):
     workdir_lib.check_data(workdir, record)
   with workdir_lib.locked(workdir) as folder, stop_signals() as caught:
     changed = workdir_lib.check_config(workdir, config, override)
-    still_mine = owner.claim(folder)
+    still_mine = owner.claim(folder) if jax.process_index() == 0 else lambda: None
     workdir_lib.write_environment(folder, environment(config))
     if hint := process.hint():
       progress.say(hint)

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -120,7 +121,7 @@ FOREIGN = {
   'edited': (lambda c: edited(c / '4' / 'progress' / 'metadata'), 2, [r'/4: progress: differs from the hash that was saved with it']),
   'others': (lambda c: [(c / 'notes.txt').write_text('x'), (c / 'old').mkdir(), (c / '.hidden').touch()], 4, []),
   'left over': (lambda c: shutil.copytree(c / '4', c / '8.orbax-checkpoint-tmp-3'), 4, []),
-  'half deleted': (lambda c: [p.unlink() for p in sorted((c / '2').rglob('*'))[::2] if p.is_file()], 4, [r'/2: ']),
+  'half deleted': (lambda c: [p.unlink() for p in (c / '2' / 'state').rglob('*') if p.is_file()], 4, [r'/2: ']),
 }
 
 
@@ -239,7 +240,7 @@ def test_an_error_of_an_asynchronous_save_is_raised_at_the_next_step_and_the_old
 
 def test_a_disk_without_room_for_two_is_refused_before_a_byte_is_written(tmp_path, monkeypatch):
   with contextlib.closing(Checkpoints(saves.copied(tmp_path))) as checkpoints:
-    monkeypatch.setattr(shutil, 'disk_usage', lambda path: shutil._ntuple_diskusage(10**6, 10**6 - 1000, 1000))
+    monkeypatch.setattr(shutil, 'disk_usage', lambda path: types.SimpleNamespace(free=1000))
     with pytest.raises(WriteError, match=r'two of them take 0\.1 MB and 0\.0 MB are free; the newest on disk is of step 4 '):
       checkpoints.save(6, saves.state(6), saves.progress(6))
     monkeypatch.undo()
@@ -288,3 +289,15 @@ def test_a_run_whose_newest_checkpoint_is_corrupt_ends_with_the_same_bits(tmp_pa
   assert (said.count('WARNING'), 'going on from step 4' in said) == (1, True)
   for name in ('DONE', 'metrics.jsonl'):
     assert (tmp_path / 'cut' / name).read_bytes() == (tmp_path / 'whole' / name).read_bytes()
+
+
+@pytest.mark.parametrize('said', ['RESOURCE_EXHAUSTED: Out of memory', 'PERMISSION_DENIED: Error opening file'])
+def test_a_process_that_cannot_read_a_good_checkpoint_moves_none(tmp_path, monkeypatch, said):
+  def refuses(*_, **__):
+    raise ValueError(said)
+
+  with contextlib.closing(Checkpoints(saves.copied(tmp_path))) as checkpoints:
+    monkeypatch.setattr(ocp.StandardCheckpointHandler, 'restore', refuses)
+    with pytest.raises(WriteError, match=f'cannot be read: state: {said}'):
+      checkpoints.restore_newest(saves.state(0))
+    assert checkpoints.steps() == [2, 4]

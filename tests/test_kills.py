@@ -20,7 +20,8 @@ CELLS = [
 
 
 @pytest.mark.parametrize(('cell', 'kills'), CELLS, ids=[str(cell) for cell, _ in CELLS])
-def test_a_run_that_is_killed_at_random_ends_with_the_bits_of_one_that_is_not(tmp_path, cell, kills):
+def test_a_run_that_is_killed_at_random_ends_with_the_bits_of_one_that_is_not(tmp_path, monkeypatch, cell, kills):
+  monkeypatch.setenv('XLA_FLAGS', '')  # one device
   write_corpus(tmp_path / 'corpus')
   outcome = Trial(tmp_path / 'runs', tmp_path, cell, random.Random(f'{SEED} {cell}')).run(kills)
   assert not outcome.wrong, (SEED, outcome)

@@ -33,8 +33,8 @@ def get_config(arg=''):
   c.optim.warmup_steps = 2
   c.log_every_steps, c.log_batches, c.eval_every_steps, c.eval_targets, c.checkpoint_every_steps = 1, True, 30, 300, 10
   c.tensorboard = False
-  if 'SOAK_AT' in os.environ:
-    Places(os.environ['SOAK_AT']).install()
+  if place := os.environ.pop('SOAK_AT', ''):  # once, however often a config file is read
+    Places(place).install()
   return c
 
 
