@@ -147,7 +147,7 @@ def check_arrays(path, record, prints):
 
 def _blamed(said):
   """Damaged, unless the words say that the checkpoint may be fine and it is this process that cannot read it: then nothing is set aside."""
-  if any(word in said for word in ('RESOURCE_EXHAUSTED', 'PERMISSION_DENIED', 'Permission denied', 'MemoryError')):
+  if any(word in said for word in ('RESOURCE_EXHAUSTED', 'PERMISSION_DENIED', 'Permission denied', 'MemoryError', 'Unable to allocate')):
     return WriteError(f'checkpoint cannot be read: {said} (give the process more memory, or the right to read it)')
   return Damaged(said)
 
