@@ -24,6 +24,7 @@ def run(main, doc):
   # orbax logs pages for one failed write, and its tasks as many again at exit; what matters is raised and told in a line.
   logging.set_verbosity(logging.FATAL)
   stdlib_logging.getLogger('asyncio').disabled = True
+  sys.unraisablehook = _unraisable
   process.prepare()
   try:
     _parse(sys.argv)
@@ -36,6 +37,12 @@ def run(main, doc):
       raise
     print(f'ERROR: {error}', file=sys.stderr, flush=True)
     sys.exit(error.exit_code)
+
+
+def _unraisable(told):
+  """What was being read when a checkpoint turned out to be damaged ends later, and finds nobody."""
+  if 'Event loop is closed' not in str(told.exc_value):
+    sys.__unraisablehook__(told)
 
 
 def _parse(argv):

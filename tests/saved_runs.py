@@ -69,6 +69,12 @@ def files(folder, step):
   return [p.relative_to(root).as_posix() for p in sorted(root.rglob('*')) if p.is_file()]
 
 
+def biggest(folder, step):
+  """The file that holds most of the arrays of a checkpoint."""
+  state = folder / 'checkpoints' / str(step) / 'state'
+  return max((p for p in state.rglob('*') if p.parent.name == 'd'), key=lambda p: p.stat().st_size)
+
+
 def half(path, rng):
   del rng
   path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
