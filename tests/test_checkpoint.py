@@ -284,7 +284,7 @@ def test_a_run_whose_newest_checkpoint_is_corrupt_ends_with_the_same_bits(tmp_pa
   rng = np.random.default_rng(0)
   for _ in range(16):  # some bytes hold nothing
     saves.flip(saves.biggest(tmp_path / 'cut', 6), rng)
-  with pytest.raises(DataError, match=r'checkpoints/6: state: .* is not what was saved.*other steps there: 4'):
+  with pytest.raises(DataError, match=r'checkpoints/6: state: .*other steps there: 4'):
     pe_jax.load(tmp_path / 'cut')
   assert pe_jax.load(tmp_path / 'cut', 4).step == 4
   train.run(config, tmp_path / 'cut')

@@ -108,6 +108,8 @@ def test_whatever_breaks_whenever_the_run_stops_and_nothing_of_it_is_saved(tmp_p
   broken_arrays = {name.split('.')[0] for name, s in told['arrays'].items() if s['not_finite']}
   assert broken_arrays == {'params': {'params'}, 'optimizer': {'opt'}}.get(kind, set())
   assert all(np.isfinite([v for v in row.values() if v is not None]).all() for row in metrics.read(tmp_path / 'metrics.jsonl'))
+  if when != 'middle':
+    return
   # Repaired, it goes on where it stopped and ends as if nothing had been.
   assert run(monkeypatch, tmp_path, kind, 0) is None
   assert run(monkeypatch, tmp_path.parent / 'whole', kind, 0) is None
