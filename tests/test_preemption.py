@@ -51,9 +51,8 @@ def whole_checkpoint(workdir, step):
 
 
 def test_a_signal_in_any_phase_saves_the_step_that_was_reached_and_a_second_one_changes_nothing(tmp_path):
-  cases = [*CASES, ('SIGTERM', 'step', 8, (8, 9)), ('SIGTERM', 'step', 8, (8, 9))]
   reached = []
-  for n, ((names, place, _, may), (code, err)) in enumerate(zip(cases, preempted(cases, tmp_path))):
+  for n, ((names, place, _, may), (code, err)) in enumerate(zip(CASES, preempted(CASES, tmp_path))):
     assert (code, 'Traceback' in err) == (75, False), (names, place, err)
     said = re.search(rf'^ERROR: .*: stopped by {names.split("+")[0]} and saved at step (\d+) \(the same command goes on', err, re.MULTILINE)
     assert said, (names, place, err)
@@ -64,18 +63,15 @@ def test_a_signal_in_any_phase_saves_the_step_that_was_reached_and_a_second_one_
     assert not log.read_text() or json.loads(log.read_text().splitlines()[-1])['step'] <= reached[-1]
     assert not (tmp_path / str(n) / 'DONE').exists()
   # Stopped while it was reading the checkpoint of the run before: that one is there, and is the step that was reached.
-  first = len(CASES)
-  for n in range(2):
-    os.rename(tmp_path / str(first + n), tmp_path / f'again{n}')
-  again = tmp_path / 'restores'
+  again, first = tmp_path / 'again', 4
   again.mkdir()
   for n in range(2):
-    os.rename(tmp_path / f'again{n}', again / str(n))
+    os.rename(tmp_path / str(first + n), again / str(n))
   for n, (code, err) in enumerate(preempted(RESTORED, again)):
     assert (code, f'saved at step {reached[first + n]} ' in err) == (75, True), err
     assert whole_checkpoint(again / str(n), reached[first + n])
   # Whatever it was that stopped them, all end alike.
-  ends = [tmp_path / str(n) for n in (0, 3, 6, 11)] + [again / '0', tmp_path / 'untouched']
+  ends = [tmp_path / '0', tmp_path / '11', again / '0', tmp_path / 'untouched']
   for code, _, err, _ in runs.served([{'argv': command(folder)} for folder in ends]):
     assert (code, 'Traceback' in err) == (0, False), err
   for name in ('DONE', 'metrics.jsonl', 'batches.jsonl'):
