@@ -13,9 +13,8 @@ SEED = int(os.environ.get('PE_JAX_TEST_SEED', '0'))
 
 
 CELLS = [
-  (Cell('learned', 'concat', 4, steps=120), 4),
-  (Cell('rope', 'pad', 1, steps=120), 3),
-  (Cell('t5(num_buckets=8, max_distance=12)', 'concat', 1, steps=120), 3),
+  (Cell('learned', 'concat', 4, steps=120), 5),
+  (Cell('rope', 'pad', 1, steps=120), 5),
 ]
 
 
