@@ -85,7 +85,8 @@ def _told(workdir, n):
   paths = {int(p.stem.partition('_')[2]): p for p in pathlib.Path(workdir).glob('nonfinite_*.json')}
   if not paths or (n and n not in paths):
     there = ', '.join(map(str, sorted(paths))) or 'none'
-    raise DataError(f'{workdir}: no step {n or ""} there that was not finite (nonfinite_<step>.json: {there})')
+    which = f'step {n}' if n else 'step'
+    raise DataError(f'{workdir}: no {which} there that was not finite (nonfinite_<step>.json: {there})')
   return json.loads(paths[n or max(paths)].read_text())
 
 
