@@ -35,7 +35,7 @@ def check_config(workdir, config, override=False):
   path = pathlib.Path(workdir) / 'config.json'
   if not path.exists():
     return {}
-  old = config_lib.completed(json.loads(path.read_text()))
+  old = config_lib.stored(path)
   changed = changes.between(old, config.to_dict())
   if changed and not override and changes.refused(changed, config, newest_step(workdir)):
     way_out = 'choose another workdir, or go on with the new one: --override_config'
@@ -67,7 +67,7 @@ def read_config(workdir):
   path = pathlib.Path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
-  return ml_collections.ConfigDict(config_lib.completed(json.loads(path.read_text()))).lock()
+  return ml_collections.ConfigDict(config_lib.stored(path)).lock()
 
 
 def finished(workdir):

@@ -271,8 +271,8 @@ ROWS = (
   (
     'whole rows of a long text',
     'pe_jax/attention.py',
-    "  if path == 'blockwise':\n",
-    "  if path == 'never':\n",
+    "  elif path == 'blockwise':\n",
+    "  elif path == 'never':\n",
     ('tests/test_attention.py::test_long_texts_never_need_an_array_of_queries_by_keys',),
   ),
   (

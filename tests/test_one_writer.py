@@ -38,14 +38,8 @@ except WorkdirInUse as error:
 def starts(folder, count, flock='works'):
   """That many processes at once."""
   command = [sys.executable, '-c', START, str(folder), flock]
-  kind = {
-    'stdin': subprocess.PIPE,
-    'stdout': subprocess.PIPE,
-    'text': True,
-    'cwd': runs.ROOT,
-    'env': os.environ | {'PYTHONPATH': str(runs.ROOT)},
-  }
-  return [subprocess.Popen(command, **kind) for _ in range(count)]
+  pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True}
+  return [subprocess.Popen(command, cwd=runs.ROOT, **pipes) for _ in range(count)]
 
 
 def test_of_eight_simultaneous_starts_exactly_one_wins(tmp_path):

@@ -106,6 +106,5 @@ cli.run(main, '')
 
 
 def test_once_all_is_saved_another_signal_does_not_turn_75_into_something_else():
-  env = os.environ | {'PYTHONPATH': str(runs.ROOT)}
-  done = subprocess.run([sys.executable, '-c', SAVED], env=env, capture_output=True, text=True, timeout=60, check=False)
+  done = subprocess.run([sys.executable, '-c', SAVED], cwd=runs.ROOT, capture_output=True, text=True, timeout=60, check=False)
   assert (done.returncode, done.stderr) == (75, 'ERROR: saved\n')

@@ -112,7 +112,7 @@ class Trial:
     """Compiled programs are shared, or every start would compile for seconds."""
     cache = {'JAX_COMPILATION_CACHE_DIR': str(self.home / 'compiled'), 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
     cache['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
-    env = process.child_environment() | {'PYTHONPATH': str(ROOT)} | cache | more
+    env = process.child_environment() | cache | more
     return subprocess.Popen(
       [sys.executable, str(ROOT / script), *args], cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
