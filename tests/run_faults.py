@@ -54,6 +54,13 @@ ROWS = (
     (f'{SET_ASIDE}[no item]',),
   ),
   (
+    'leftovers stay',
+    CHECKPOINT,
+    "    for path in self._folder.glob(f'*{ocp.utils.TMP_DIR_SUFFIX}*') if self._local else ():\n",
+    '    for path in ():\n',
+    (f'{SET_ASIDE}[left over]',),
+  ),
+  (
     'silent start from 0',
     CHECKPOINT,
     '    if aside:\n',
