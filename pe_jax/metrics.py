@@ -1,4 +1,4 @@
-"""Logs of a run: metrics.jsonl (no times, byte-identical after any interruption), timing.jsonl and TensorBoard.
+"""Logs of a run: metrics.jsonl and batches.jsonl (no times, byte-identical after any interruption), timing.jsonl and TensorBoard.
 
 One JSON object a line. A row is written only when the step it speaks of is done; at a resume, rows past the restored step and a torn
 last line are dropped, for the steps that come again write them again.
@@ -51,9 +51,11 @@ class Log:
       self._board = SummaryWriter(str(self._folder / 'tensorboard'), purge_step=restored_step + 1, flush_secs=10)
 
   def _rewind(self, step):
-    path = self._folder / 'metrics.jsonl'
-    kept = [json.dumps(row) + '\n' for row in read(path) if row['step'] <= step]
-    workdir_lib.write(path, ''.join(kept))
+    for name in ('metrics.jsonl', 'batches.jsonl'):
+      path = self._folder / name
+      if path.exists() or name == 'metrics.jsonl':
+        kept = [json.dumps(row) + '\n' for row in read(path) if row['step'] <= step]
+        workdir_lib.write(path, ''.join(kept))
 
   def metrics(self, row):
     """A row of training or validation numbers."""
@@ -62,6 +64,10 @@ class Log:
       for name, value in row.items():
         if name != 'step':
           self._board.add_scalar(name, value, row['step'])
+
+  def batch(self, row):
+    """The hash of a batch that was trained on (config.log_batches)."""
+    append(self._folder / 'batches.jsonl', [row])
 
   def timing(self, row):
     """A row of speeds."""
