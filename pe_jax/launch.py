@@ -8,6 +8,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -48,7 +49,7 @@ def train(jobs, label):
           if child.poll() is not None:
             del running[core]
             if child.returncode:
-              raise UserError(f'training {job.workdir.name} ended with exit code {child.returncode}; {job.workdir / "log.txt"} says why')
+              raise UserError(f'training {job.workdir.name} {ended(child.returncode)}; {job.workdir / "log.txt"} says why')
         done = sum(_steps_done(job.workdir) for job in jobs)
         bar.advance(done - seen)
         seen = done
@@ -56,6 +57,13 @@ def train(jobs, label):
     finally:
       for _, child in running.values():
         child.terminate()  # train.py saves and stops; the next call goes on
+
+
+def ended(code):
+  """What the exit code of a process says."""
+  if code == -signal.SIGKILL:
+    return 'was killed by the system, nearly always for lack of memory (lower batch_size, train_length or the model)'
+  return f'ended with exit code {code}'
 
 
 def _start(job, core):

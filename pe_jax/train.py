@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import hashlib
 import math
-import pathlib
 import signal
 import time
 
@@ -17,17 +16,21 @@ import numpy as np
 
 from pe_jax import (
   attention,
+  boards,
   checkpoint,
   data,
   encodings,
   flops,
+  hosts,
   init_from,
+  memory,
   metrics,
   model,
   optim,
   parallel,
   process,
   progress,
+  remote,
   resolve,
   step,
 )
@@ -39,24 +42,39 @@ from pe_jax.evaluate import score
 def run(config, workdir):
   """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats."""
   config = resolve.resolve(config)
-  workdir_lib.check_config(workdir, config)
-  if done := workdir_lib.finished(workdir):
+  with hosts.together():
+    remote.check(workdir, 'workdir')
+    boards.check(config)
+    workdir_lib.check_config(workdir, config)
+    done = workdir_lib.finished(workdir)
+  same = {'config': config.to_dict(), 'DONE': done or {}}
+  hosts.agree(same, 'give all the same command, and a workdir that all of them see, such as gs://… or a shared disk')
+  if done:
     progress.say(f'{workdir}: finished already ({done["step"]} steps)')
     return done['validation_loss']
-  workdir_lib.check_free(workdir)
-  parallel.check(config, jax.devices())
-  if config.init_from and not (pathlib.Path(workdir) / 'config.json').exists():
-    init_from.check(config)
-  batches, rows, record = data.streams(config, jax.process_index(), jax.process_count())
-  workdir_lib.check_data(workdir, record)
-  with workdir_lib.locked(workdir) as folder, stop_signals() as caught:
-    workdir_lib.check_config(workdir, config)
-    workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
-    workdir_lib.write_environment(folder, environment(config))
-    workdir_lib.write_json(folder / 'data.json', record)
+  with hosts.together():
+    workdir_lib.check_free(workdir)
+    parallel.check(config, jax.devices())
+    if config.init_from and not (remote.path(workdir) / 'config.json').exists():
+      init_from.check(config)
+    batches, rows, record = data.streams(config, jax.process_index(), jax.process_count())
+    workdir_lib.check_data(workdir, record)
+  hosts.agree({'data': record, 'packages': workdir_lib.packages()}, 'all need the same text and the same installation')
+  with contextlib.ExitStack() as held:
+    with hosts.together():
+      folder = held.enter_context(workdir_lib.locked(workdir)) if hosts.is_first() else remote.path(workdir)
+    caught = held.enter_context(stop_signals())
+    with hosts.together():
+      if hosts.is_first():
+        workdir_lib.check_config(workdir, config)
+        workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
+        workdir_lib.write_environment(folder, environment(config))
+        workdir_lib.write_json(folder / 'data.json', record)
+    hosts.see(folder / 'data.json')
     if hint := process.hint():
       progress.say(hint)
-    with contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)) as checkpoints:
+    checkpoints = held.enter_context(contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)))
+    with hosts.bound(folder), memory.explained(config):
       return Loop(config, folder, batches, rows, checkpoints, caught).run()
 
 
@@ -90,7 +108,7 @@ class Loop:
 
   def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=()):
     self.config, self.folder, self.batches, self.checkpoints = config, folder, batches, checkpoints
-    self.validation_rows, self.stop_signals = validation_rows, stop_signals
+    self.validation_rows, self.stopped_by = validation_rows, hosts.Stop(stop_signals)
     enc = encodings.make(config.encoding, model.dims(config))
     tx = optim.make(config)
     self.schedule = optim.schedule(config)
@@ -105,7 +123,7 @@ class Loop:
   def run(self):
     """Trains to the last step and returns the final validation loss."""
     config, first = self.config, int(self._host_state().step)
-    self.log = metrics.Log(self.folder, first, config.tensorboard)
+    self.log = metrics.Log(self.folder, first, config) if hosts.is_first() else metrics.NoLog()
     self.peak, self.peak_source = flops.peak()
     # A run that was killed between its last checkpoint and DONE has only the latter to write.
     loss = self.log_validation(first, write=False) if first == config.num_train_steps else None
@@ -134,14 +152,15 @@ class Loop:
       self._read()
       loss = self.log_validation(n)
     due = config.checkpoint_every_steps and n % config.checkpoint_every_steps == 0
-    stop = self.stop_signals[:1]  # looked at once: a signal that comes from here on finds the next step
+    stop = self.stopped_by()  # asked once: a signal that comes from here on finds the next step
     if last or due or stop:
       self._read()
       fresh = loss if last or (config.eval_every_steps and n % config.eval_every_steps == 0) else None
-      self.checkpoints.save(n, self._host_state(), {'position': position, 'targets': self.targets}, fresh)
+      self.log.flush()
+      self.checkpoints.save(n, hosts.shared(self._host_state()), {'position': position, 'targets': self.targets}, fresh)
     if stop and not last:
       self.checkpoints.close()
-      raise Preempted(f'{self.folder}: stopped by {stop[0]} and saved at step {n} (the same command goes on from there)')
+      raise Preempted(f'{self.folder}: stopped by {stop} and saved at step {n} (the same command goes on from there)')
     return loss
 
   def _read(self, keep=0):
@@ -196,8 +215,11 @@ class Loop:
 
   def _finish(self, loss):
     self.checkpoints.close()
-    done = {'step': self.config.num_train_steps, 'validation_loss': loss, 'params_sha256': digest(self._host_state().params)}
-    workdir_lib.write_json(self.folder / 'DONE', done)
+    params = hosts.fetch(self._host_state().params)
+    done = {'step': self.config.num_train_steps, 'validation_loss': loss, 'params_sha256': digest(params)}
+    hosts.agree(done, 'a fault of the program or of a device: all compute the same')
+    if hosts.is_first():
+      workdir_lib.write_json(self.folder / 'DONE', done)
 
 
 def digest(tree):
