@@ -1,6 +1,6 @@
 """A run in a bucket: everything but the arrays of checkpoints, on a stand-in that has objects and no files; and early, clear refusals.
 
-The stand-in is fsspec's file system in memory under the name gs://. Checkpoints stay on disk here: tensorstore has its own client of buckets.
+The stand-in is fsspec's file system in memory under the name gs://. Checkpoints stay on disk: tensorstore reaches buckets by itself.
 """
 
 import json
@@ -23,7 +23,7 @@ class Bucket(memory.MemoryFileSystem):
   """gs://mine, in this process."""
 
   protocol = ('gs', 'gcs')
-  store, pseudo_dirs = {}, ['']  # noqa: RUF012
+  store, pseudo_dirs = {}, ['']
 
   @classmethod
   def _strip_protocol(cls, path):
@@ -150,9 +150,9 @@ def test_other_places_are_refused():
   for name in ('s3://b/x', 'http://host/x'):
     with pytest.raises(ConfigError, match=rf"workdir: '{name[:4].rstrip(':')}.*://' is no place"):
       train.run(runs.config(), name)
-  with pytest.raises(ConfigError, match='gs:// names no bucket|needs the gcsfs package'):
+  with pytest.raises(ConfigError, match=r'gs:// names no bucket|needs the gcsfs package'):
     remote.check('gs://', 'workdir')
   settings = config.default()
   settings.data.update(source='text', path='gs://b/text')
-  with pytest.raises(ConfigError, match='data.path: gs://b/text is in a bucket'):
+  with pytest.raises(ConfigError, match=r'data\.path: gs://b/text is in a bucket'):
     text.documents(settings.data, 'train')
