@@ -30,6 +30,8 @@ TIMEOUT = flags.DEFINE_integer(
 
 def from_flags():
   """Joins if flags or environment ask for it."""
+  if COORDINATOR.value == '':
+    return
   given = _given(COORDINATOR, 'COORDINATOR'), _given(PROCESS_COUNT, 'PROCESS_COUNT'), _given(PROCESS_INDEX, 'PROCESS_INDEX')
   join(*given, TIMEOUT.value)
 

@@ -26,11 +26,12 @@ def said(cell):
 def test_the_notebook_runs_from_top_to_bottom(tmp_path, monkeypatch):
   nbclient, nbformat = pytest.importorskip('nbclient'), pytest.importorskip('nbformat')
   pytest.importorskip('ipykernel')
-  for name, value in runs.environment(PE_JAX_NOTEBOOK='small', PYTHONPATH=str(runs.ROOT)).items():
+  for name, value in runs.environment(PE_JAX_NOTEBOOK='small').items():
     monkeypatch.setenv(name, value)
   monkeypatch.setenv('PE_JAX_DATA', str(runs.home() / 'data'))
+  monkeypatch.setenv('PYTHONPATH', os.pathsep.join([str(runs.ROOT), os.environ.get('PYTHONPATH', '')]))
   notebook = nbformat.read(NOTEBOOK, as_version=4)
-  nbclient.NotebookClient(notebook, timeout=240, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}}).execute()
+  nbclient.NotebookClient(notebook, timeout=400, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}}).execute()
   text = ''.join(said(cell) for cell in notebook.cells if cell.cell_type == 'code')
   assert re.search(r'^cpu: 1 x cpu$', text, re.M)
   for encoding in ('rope', 'alibi'):

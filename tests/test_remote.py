@@ -147,9 +147,9 @@ def test_a_bucket_that_cannot_be_used_is_a_sentence_at_once(monkeypatch, bucket,
 
 
 def test_other_places_are_refused():
-  for name in ('s3://b/x', 'http://host/x'):
-    with pytest.raises(ConfigError, match=rf"workdir: '{name[:4].rstrip(':')}.*://' is no place"):
-      train.run(runs.config(), name)
+  for scheme in ('s3://', 'http://'):
+    with pytest.raises(ConfigError, match=f"workdir: '{scheme}' is no place"):
+      train.run(runs.config(), f'{scheme}somewhere/x')
   with pytest.raises(ConfigError, match=r'gs:// names no bucket|needs the gcsfs package'):
     remote.check('gs://', 'workdir')
   settings = config.default()
