@@ -9,6 +9,8 @@ Processes of GKE's TPU pods are told of each other in their environment, and joi
 import os
 import signal
 import socket
+import sys
+import threading
 import time
 
 from absl import flags
@@ -108,11 +110,23 @@ def _wait_for(coordinator, host, port, timeout):
 def _initialize(timeout, what, way_out, **known):
   import jax
 
+  def give_up():
+    print(f'ERROR: {what} ({way_out})', file=sys.stderr, flush=True)
+    os._exit(ConfigError.exit_code)
+
+  # jax would abort the process when its own time is up, with pages and no exception, so it gets more time than this clock.
+  clock = threading.Timer(timeout, give_up)
+  clock.daemon = True
+  clock.start()
   try:
-    jax.distributed.initialize(initialization_timeout=timeout, heartbeat_timeout_seconds=timeout, shutdown_timeout_seconds=timeout, **known)
+    jax.distributed.initialize(
+      initialization_timeout=timeout + 60, heartbeat_timeout_seconds=timeout, shutdown_timeout_seconds=timeout, **known
+    )
     jax.devices()  # here the processes tell each other what devices they have
   except Exception as error:  # jax raises a RuntimeError, a ValueError or what the detected cluster's own look-up raises
     said = ' '.join(str(error).split())[:200]
     raise ConfigError(f'{what}: {said} ({way_out})') from error
+  finally:
+    clock.cancel()
   # jax listens for SIGTERM by itself and lets nothing else happen; training has a handler of its own, everything else shall end.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
