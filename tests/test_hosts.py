@@ -118,7 +118,9 @@ def test_two_processes_of_two_devices_train_as_one_of_four():
 def test_a_signal_to_one_saves_on_both_and_a_killed_one_ends_the_other_and_the_next_start_goes_on():
   folder = home() / 'cut'
   said = finish(pair(training(folder), stop='SIGTERM step 12'))
-  assert [code for code, _, _ in said] == [75, 75], said
+  # Both have saved and said so by then; on a busy machine jax can abort the second one in its exit, once process 0 has left.
+  assert said[0][0] == 75, said
+  assert said[1][0] in (75, -signal.SIGABRT), said
   saved = [re.search(r'stopped by SIGTERM and saved at step (\d+) ', err)[1] for _, _, err in said]
   assert saved[0] == saved[1]
   assert int(saved[0]) in (13, 14, 15)  # a row comes a step late, and so does the answer of the other
