@@ -1,4 +1,4 @@
-"""Evaluate a checkpoint at lengths and under encodings it was not trained with.
+"""Evaluate a checkpoint at lengths and under encodings it was not trained with (exit codes as train.py's).
 
   python eval.py --workdir=runs/a --lengths=64,128,256,512
   python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=all
@@ -13,8 +13,9 @@ two. A run on a task is tested on samples of exactly those lengths (protocol tas
 
 Prints tables, the accounting of what longer windows gain, and for every encoding the three lengths (acceptable, computable, reliable), and
 appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length).
-Exit codes as train.py's.
 """
+
+import sys
 
 from absl import flags
 
@@ -40,6 +41,7 @@ SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Doc
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
 SAMPLES = flags.DEFINE_integer('samples', 500, 'Samples of a task at each length.', lower_bound=1)
+LABEL = flags.DEFINE_string('label', '', 'A name: done once under it, rows stand once.')
 TASK = flags.DEFINE_string('task', '', "Another task in the same words, as 'flip_flop(ignore=.98)'; default: the trained one.")
 
 
@@ -51,6 +53,15 @@ def main():
   specs = cli.encoding_list(ENCODINGS.value)
   join.from_flags()
 
+  from pe_jax import once
+
+  with once.doing(WORKDIR.value, LABEL.value, sys.argv[1:]) as needed:
+    if needed:
+      measure(lengths, step, specs)
+
+
+def measure(lengths, step, specs):
+  """Evaluates, prints and writes."""
   import pe_jax
   from pe_jax import evaluate, hosts, memory, probes, remote
   from pe_jax.evaluate import lengths as three
@@ -62,7 +73,7 @@ def main():
   with hosts.together():
     run = pe_jax.load(WORKDIR.value, step)
     subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
-  extra = {'step': run.step, 'split': SPLIT.value}
+  extra = {'step': run.step, 'split': SPLIT.value} | ({'label': LABEL.value} if LABEL.value else {})
   with hosts.bound(WORKDIR.value), memory.explained_at(lengths):
     if PROTOCOLS.value or not PROBES.value:
       wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]

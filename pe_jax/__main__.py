@@ -1,7 +1,6 @@
 """`python -m pe_jax` lists the commands; with a word after it, it is one of them."""
 
 import ast
-import importlib.util
 import pathlib
 import sys
 
@@ -13,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def main(argv):
   """The exit code of a word, or of the list."""
   word = argv[1] if len(argv) > 1 else ''
-  if word == 'selfcheck' and word in words():
+  if word == 'selfcheck':
     from pe_jax import selfcheck
 
     sys.argv = [f'{argv[0]} {word}', *argv[2:]]
@@ -27,8 +26,7 @@ def main(argv):
 
 def words():
   """What python -m pe_jax does itself."""
-  known = {'selfcheck': "Try this machine's devices: a table to paste into an issue, in a few minutes."}
-  return {word: said for word, said in known.items() if importlib.util.find_spec(f'pe_jax.{word}')}
+  return {'selfcheck': "Try this machine's devices: a table to paste into an issue, in a few minutes."}
 
 
 def listing():

@@ -42,6 +42,17 @@ from pe_jax.evaluate import score
 def run(config, workdir):
   """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats."""
   config = resolve.resolve(config)
+  if done := check(config, workdir):
+    return done['validation_loss']
+  streams = read(config, workdir)
+  if hint := process.hint():
+    progress.say(hint)
+  with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught) as loop:
+    return loop.run()
+
+
+def check(config, workdir):
+  """Refuses a run that cannot go on here, and creates nothing. Returns what DONE says of one that is finished, None otherwise."""
   with hosts.together():
     remote.check(workdir, 'workdir')
     boards.check(config)
@@ -51,31 +62,41 @@ def run(config, workdir):
   hosts.agree(same, 'give all the same command, and a workdir that all of them see, such as gs://… or a shared disk')
   if done:
     progress.say(f'{workdir}: finished already ({done["step"]} steps)')
-    return done['validation_loss']
+    return done
   with hosts.together():
     workdir_lib.check_free(workdir)
     parallel.check(config, jax.devices())
     if config.init_from and not (remote.path(workdir) / 'config.json').exists():
       init_from.check(config)
-    batches, rows, record = data.streams(config, jax.process_index(), jax.process_count())
-    workdir_lib.check_data(workdir, record)
-  hosts.agree({'data': record, 'packages': workdir_lib.packages()}, 'all need the same text and the same installation')
+  return None
+
+
+def read(config, workdir):
+  """(batches, validation rows, record) of a run's data, as from `data.streams`; refused if the run began with other data."""
+  with hosts.together():
+    streams = data.streams(config, jax.process_index(), jax.process_count())
+    workdir_lib.check_data(workdir, streams[-1])
+  hosts.agree({'data': streams[-1], 'packages': workdir_lib.packages()}, 'all need the same text and the same installation')
+  return streams
+
+
+@contextlib.contextmanager
+def begun(config, workdir, streams, environment, caught, spread=None):
+  """The Loop of a run whose folder this process holds; of several processes the first holds and writes it."""
+  batches, rows, record = streams
   with contextlib.ExitStack() as held:
     with hosts.together():
       folder = held.enter_context(workdir_lib.locked(workdir)) if hosts.is_first() else remote.path(workdir)
-    caught = held.enter_context(stop_signals())
     with hosts.together():
       if hosts.is_first():
         workdir_lib.check_config(workdir, config)
         workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
-        workdir_lib.write_environment(folder, environment(config))
+        workdir_lib.write_environment(folder, environment)
         workdir_lib.write_json(folder / 'data.json', record)
     hosts.see(folder / 'data.json')
-    if hint := process.hint():
-      progress.say(hint)
     checkpoints = held.enter_context(contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)))
     with hosts.bound(folder), memory.explained(config):
-      return Loop(config, folder, batches, rows, checkpoints, caught).run()
+      yield Loop(config, folder, batches, rows, checkpoints, caught, spread)
 
 
 def environment(config):
@@ -106,13 +127,13 @@ def stop_signals():
 class Loop:
   """One process's share of a run. Everything that must survive is in the checkpoints; this holds only what is at hand."""
 
-  def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=()):
+  def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=(), spread=None):
     self.config, self.folder, self.batches, self.checkpoints = config, folder, batches, checkpoints
     self.validation_rows, self.stopped_by = validation_rows, hosts.Stop(stop_signals)
     enc = encodings.make(config.encoding, model.dims(config))
     tx = optim.make(config)
     self.schedule = optim.schedule(config)
-    self.spread = parallel.make(config, step.make(config, enc, tx), step.make_eval(config, enc), jax.devices())
+    self.spread = spread or parallel.make(config, step.make(config, enc, tx), step.make_eval(config, enc), jax.devices())
     start = jax.jit(lambda: step.init(config, enc, tx))()
     if config.init_from and checkpoints.latest() is None:
       start = step.init(config, enc, tx, init_from.params(config, start.params))
@@ -122,6 +143,20 @@ class Loop:
 
   def run(self):
     """Trains to the last step and returns the final validation loss."""
+    with contextlib.closing(self.steps()) as steps:
+      numbers = None
+      while True:
+        try:
+          _, batch = steps.send(numbers)
+        except StopIteration as end:
+          return end.value
+        self.state, numbers = self.spread.step(self.state, self.spread.put_batch(batch))
+
+  def steps(self):
+    """All of a run but its steps, so that several runs can be stepped together (seeds.py).
+
+    A generator of (n, the batch of step n): the caller takes that step and sends its numbers. Returns the final validation loss.
+    """
     config, first = self.config, int(self._host_state().step)
     self.log = metrics.Log(self.folder, first, config) if hosts.is_first() else metrics.NoLog()
     self.peak, self.peak_source = flops.peak()
@@ -134,7 +169,7 @@ class Loop:
     ):
       for n in range(first + 1, config.num_train_steps + 1):
         batch, position = next(stream)
-        self.state, numbers = self.spread.step(self.state, self.spread.put_batch(batch))
+        numbers = yield n, batch
         self.pending.append((n, numbers))
         self._read(keep=1)
         self.checkpoints.check_for_errors()
@@ -190,8 +225,7 @@ class Loop:
 
   def log_validation(self, n, write=True):
     """Mean nats a validation target."""
-    params = self._host_state().params if self.config.parallel == 'pmap' else self.state.params
-    nll, weight = score.sums(self.spread.evaluate, params, self.validation_rows, self.config.batch_size)
+    nll, weight = score.sums(self.spread.evaluate, self._host_state().params, self.validation_rows, self.config.batch_size)
     if not math.isfinite(nll):
       raise NotFinite(f'{self.folder}: step {n}: validation loss {nll / weight} (lower optim.learning_rate or lengthen optim.warmup_steps)')
     if write:

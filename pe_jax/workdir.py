@@ -23,7 +23,7 @@ def check_config(workdir, config):
   """Refuses a workdir that holds a run of another configuration; creates nothing."""
   path = remote.path(workdir) / 'config.json'
   if path.exists():
-    lines = config_lib.diff(config_lib.completed(json.loads(path.read_text())), config.to_dict())
+    lines = config_lib.diff(config_lib.stored(path), config.to_dict())
     if lines:
       raise ConfigDiffers(f'{workdir}: holds a run of another configuration (choose another workdir):\n  ' + '\n  '.join(lines))
 
@@ -34,7 +34,7 @@ def read_config(workdir):
   path = remote.path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
-  return ml_collections.ConfigDict(config_lib.completed(json.loads(path.read_text()))).lock()
+  return ml_collections.ConfigDict(config_lib.stored(path)).lock()
 
 
 def finished(workdir):
