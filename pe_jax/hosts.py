@@ -8,6 +8,7 @@ them at the same step (`Stop`). With one process everything here does nothing.
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -22,6 +23,15 @@ from jax.sharding import PartitionSpec as P
 from pe_jax import config as config_lib
 from pe_jax import errors
 from pe_jax.errors import ConfigError, NotFinite, Preempted, UserError
+
+# Words of gloo (CPUs), NCCL (GPUs) and the coordination service, which every backend has.
+GONE = re.compile(
+  r'(closed|reset) by peer|broken pipe|connection refused|remote process exited|network error|heartbeat|coordination (service|agent)'
+  r'|(read|write|recv|send|connect|barrier|collective|operation)\w* timed? ?out|barrier failed|task .* (is|was) (dead|unhealthy)'
+  r'|gloo context initialization failed',
+  re.IGNORECASE,
+)
+OWN = re.compile(r'(RESOURCE_EXHAUSTED|INVALID_ARGUMENT|UNIMPLEMENTED|OUT_OF_RANGE|NOT_FOUND|PERMISSION_DENIED)\b')
 
 
 def is_first():
@@ -144,21 +154,32 @@ def bound(folder):
 
 
 def _code(error):
-  if isinstance(error, UserError):
-    return error.exit_code
-  return Preempted.exit_code if isinstance(error, jax.errors.JaxRuntimeError) else 1
+  if gone(error):
+    return Preempted.exit_code
+  return error.exit_code if isinstance(error, UserError) else 1
 
 
 def _last_words(folder, error):
-  if isinstance(error, UserError):
-    return f'ERROR: {error}'
-  if isinstance(error, jax.errors.JaxRuntimeError):
-    said = ' '.join(str(error).split())[:200]
+  if said := gone(error):
     return (
       f'ERROR: {folder}: process {jax.process_index()} of {jax.process_count()} ends, for another one is gone: {said} '
       '(the same command on all goes on from the newest checkpoint)'
     )
-  return ''.join(traceback.format_exception(error)).rstrip()
+  return f'ERROR: {error}' if isinstance(error, UserError) else ''.join(traceback.format_exception(error)).rstrip()
+
+
+def gone(error):
+  """What a collective or jax's coordination service says of a process that is gone, in a line; '' for every other error.
+
+  Other errors of the same type (memory, arguments, a fault of the program) are this process's own. A checkpoint that cannot be written
+  because another process is gone carries that as its cause.
+  """
+  while error is not None:
+    said = ' '.join(str(error).split())
+    if isinstance(error, jax.errors.JaxRuntimeError) and GONE.search(said) and not OWN.match(said):
+      return said[:200]
+    error = error.__cause__
+  return ''
 
 
 class Stop:

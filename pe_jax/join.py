@@ -7,7 +7,6 @@ Processes of GKE's TPU pods are told of each other in their environment, and joi
 """
 
 import os
-import signal
 import socket
 import sys
 import threading
@@ -32,14 +31,17 @@ TIMEOUT = flags.DEFINE_integer(
 
 def from_flags():
   """Joins if flags or environment ask for it."""
-  if COORDINATOR.value == '':
-    return
-  given = _given(COORDINATOR, 'COORDINATOR'), _given(PROCESS_COUNT, 'PROCESS_COUNT'), _given(PROCESS_INDEX, 'PROCESS_INDEX')
-  join(*given, TIMEOUT.value)
+  coordinator, count, index = (
+    _given(COORDINATOR, 'COORDINATOR'),
+    _given(PROCESS_COUNT, 'PROCESS_COUNT'),
+    _given(PROCESS_INDEX, 'PROCESS_INDEX'),
+  )
+  if coordinator != '':
+    join(coordinator or '', count or '', index or '', TIMEOUT.value)
 
 
 def _given(flag, name):
-  return os.environ.get(f'PE_JAX_{name}', '') if flag.value is None else flag.value
+  return os.environ.get(f'PE_JAX_{name}') if flag.value is None else flag.value
 
 
 def join(coordinator='', count='', index='', timeout=180):
@@ -114,6 +116,8 @@ def _initialize(timeout, what, way_out, **known):
     print(f'ERROR: {what} ({way_out})', file=sys.stderr, flush=True)
     os._exit(ConfigError.exit_code)
 
+  # jax would listen for SIGTERM by itself and let nothing else happen; training has a handler of its own, everything else shall end.
+  jax.config.update('jax_enable_preemption_service', False)
   # jax would abort the process when its own time is up, with pages and no exception, so it gets more time than this clock.
   clock = threading.Timer(timeout, give_up)
   clock.daemon = True
@@ -128,5 +132,3 @@ def _initialize(timeout, what, way_out, **known):
     raise ConfigError(f'{what}: {said} ({way_out})') from error
   finally:
     clock.cancel()
-  # jax listens for SIGTERM by itself and lets nothing else happen; training has a handler of its own, everything else shall end.
-  signal.signal(signal.SIGTERM, signal.SIG_DFL)
