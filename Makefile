@@ -1,7 +1,8 @@
 # make demo       train four encodings short and test them long: the table and the figure
 # make test       the whole test suite
 # make contract   every encoding through every property of the contract: the table of worst errors
-# make mutants    twelve known faults planted in a copy: does a test go red?
+# make mutants    known faults, and one against every promise, planted in a copy: does a test go red?
+# make soak       two hundred training runs killed at random: does each end with the bits of one that was not? (ARGS=--kills=20: fewer)
 # make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
 # make findings   the claims that small models can show, on three seeds, into docs/findings.md (under an hour on two cores)
 # make lint       ruff
@@ -15,7 +16,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test contract mutants parity bench fits findings lint audit clean
+.PHONY: demo test contract mutants soak parity bench fits findings lint audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -54,6 +55,9 @@ contract: $(VENV)/test
 
 mutants: $(VENV)/test
 	@$(VENV)/bin/python tests/mutants.py $(ARGS)
+
+soak: $(VENV)/run
+	@$(VENV)/bin/python scripts/soak.py $(ARGS)
 
 bench: $(VENV)/run $(VENV)-parity/run
 	$(VENV)/bin/python scripts/bench.py $(ARGS)

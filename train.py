@@ -18,6 +18,7 @@ CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, with an argument after a colon; --config.field=value changes a field.'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
+OVERRIDE = flags.DEFINE_boolean('override_config', False, 'Go on in a workdir of another configuration; config_history.jsonl keeps both.')
 SEEDS = flags.DEFINE_list(
   'seeds', None, 'Seeds, trained together in this process, each a run in its own folder: {seed} in --workdir is the seed.'
 )
@@ -35,9 +36,9 @@ def main():
   from pe_jax import seeds, train  # after the cheap checks: jax takes seconds to import
 
   if folders:
-    seeds.run(config, folders)
+    seeds.run(config, folders, OVERRIDE.value)
   else:
-    train.run(config, WORKDIR.value)
+    train.run(config, WORKDIR.value, OVERRIDE.value)
 
 
 if __name__ == '__main__':

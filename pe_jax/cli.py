@@ -10,7 +10,7 @@ from absl import flags, logging
 
 from pe_jax import config as config_lib
 from pe_jax import process
-from pe_jax.errors import ConfigError, UserError
+from pe_jax.errors import ConfigError, Preempted, UserError
 
 flags.DEFINE_boolean('debug', False, 'Show the traceback of an error.')
 
@@ -25,11 +25,15 @@ def run(main, doc):
   # orbax logs pages for one failed write, and its tasks as many again at exit; what matters is raised and told in a line.
   logging.set_verbosity(logging.FATAL)
   stdlib_logging.getLogger('asyncio').disabled = True
+  sys.unraisablehook = _unraisable
   process.prepare()
   try:
     _parse(sys.argv)
     main()
   except UserError as error:
+    if isinstance(error, Preempted):  # all is saved: another signal must not turn 75 into something else
+      for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     if flags.FLAGS.debug if flags.FLAGS.is_parsed() else '--debug' in sys.argv:
       raise
     print(f'ERROR: {error}', file=sys.stderr, flush=True)
@@ -40,6 +44,12 @@ def run(main, doc):
       raise
     print(f'ERROR: {said}', file=sys.stderr, flush=True)
     sys.exit(ConfigError.exit_code)
+
+
+def _unraisable(told):
+  """What was being read when a checkpoint turned out to be damaged ends later, and finds nobody."""
+  if 'Event loop is closed' not in str(told.exc_value):
+    sys.__unraisablehook__(told)
 
 
 def _parse(argv):

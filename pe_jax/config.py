@@ -88,7 +88,11 @@ def default():
   c.optim.b2 = 0.95
   c.optim.clip_norm = 1.0  # 0: off
 
+  c.nonfinite = 'stop'  # a step whose loss, gradient or update is not finite is never taken: 'stop' there, or 'skip' it
+  c.nonfinite_in_a_row = 3  # skip: that many in a row stop the run
+
   c.log_every_steps = 10
+  c.log_batches = False  # the hash of every batch into batches.jsonl
   c.eval_every_steps = 200  # 0: only at the end
   c.eval_targets = 65_536  # validation targets at each of those
   c.checkpoint_every_steps = 200  # 0: only at the end

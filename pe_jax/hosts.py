@@ -80,6 +80,11 @@ def fetch(tree):
   return jax.tree.map(one, tree)
 
 
+def all_rows(batch):
+  """The rows of a whole batch as numpy, of which every process holds its share. All processes must ask for it."""
+  return batch if jax.process_count() == 1 else multihost_utils.process_allgather(batch, tiled=True)
+
+
 def gathered(tree):
   """What each process gives, in order of their numbers: anything that JSON can hold."""
   if jax.process_count() == 1:
@@ -99,29 +104,30 @@ def agree(facts, way_out):
 
 
 @contextlib.contextmanager
-def together():
-  """A user's error in one process ends all with its sentence and exit code, and nobody goes on before all are here."""
+def together(kind=UserError):
+  """An error of this kind in one process is raised in all, and nobody goes on before all are here. A user's keeps its exit code."""
   _check_known()
   error = None
   try:
     yield
-  except UserError as raised:
+  except kind as raised:
     if jax.process_count() == 1:
       raise
     error = raised
-  said = gathered(error and [error.exit_code, str(error)])
+  said = gathered(error and [getattr(error, 'exit_code', 0), str(error)])
   if error:
     raise error
   for index, one in enumerate(said):
     if one:
-      raise errors.of_code(one[0])(f'process {index}: {one[1]}')
+      raise (errors.of_code(one[0]) if one[0] else kind)(f'process {index}: {one[1]}')
 
 
 def see(path, seconds=60):
-  """Refuses folders that only have one name: what process 0 wrote must be there for all. A network's disk may take a while to show it."""
+  """Refuses folders that only have one name: what process 0 reads there all must read. A network's disk may take a while to show it."""
+  text = gathered(path.read_text() if is_first() else None)[0]
   with together():
     end = time.monotonic() + seconds
-    while not path.exists():
+    while not (path.exists() and path.read_text() == text):
       if time.monotonic() > end:
         raise ConfigError(f'workdir: {path} was written by process 0 and is not seen here (all need one folder: gs://… or a shared disk)')
       time.sleep(0.1)
@@ -186,7 +192,7 @@ class Stop:
   """The signal that stops the run, or None; each process asks once a step.
 
   With several processes a signal to any of them is known to all one step after it came, at the same step: the question of a step is
-  answered at the next, so that nobody waits for an answer while devices could work.
+  answered at the next, so that nobody waits for an answer while devices could work. `now` waits for the answer.
   """
 
   def __init__(self, caught):
@@ -195,6 +201,10 @@ class Stop:
       grid = _all_devices()
       self._rows = NamedSharding(grid, P('all'))
       self._largest = jax.jit(lambda numbers: numbers.max(), out_shardings=NamedSharding(grid, P()))
+
+  def now(self):
+    """The signal that any process has got by now."""
+    return next(filter(None, gathered(self._caught[0] if self._caught else None)), None)
 
   def __call__(self):
     mine = self._caught[0] if self._caught else None

@@ -1,4 +1,4 @@
-"""Logs of a run: metrics.jsonl (no times, byte-identical after any interruption), timing.jsonl and TensorBoard.
+"""Logs of a run: metrics.jsonl and batches.jsonl (no times, byte-identical after any interruption), timing.jsonl and TensorBoard.
 
 One JSON object a line. A row is written only when the step it speaks of is done; at a resume, rows past the restored step and a torn
 last line are dropped, for the steps that come again write them again. In a bucket, where nothing can be appended, rows are written with the
@@ -52,15 +52,21 @@ class Log:
     self._boards = boards.make(config, self._folder, restored_step)
 
   def _rewind(self, step):
-    path = self._folder / 'metrics.jsonl'
-    kept = [json.dumps(row) + '\n' for row in read(path) if row['step'] <= step]
-    workdir_lib.write(path, ''.join(kept))
+    for name in ('metrics.jsonl', 'batches.jsonl'):
+      path = self._folder / name
+      if path.exists() or name == 'metrics.jsonl':
+        kept = [json.dumps(row) + '\n' for row in read(path) if row['step'] <= step]
+        workdir_lib.write(path, ''.join(kept))
 
   def metrics(self, row):
     """A row of training or validation numbers."""
     self._add('metrics.jsonl', row)
     for board in self._boards:
       board.add(row)
+
+  def batch(self, row):
+    """The hash of a batch that was trained on (config.log_batches)."""
+    self._add('batches.jsonl', row)
 
   def timing(self, row):
     """A row of speeds."""
@@ -91,7 +97,7 @@ class NoLog:
   def metrics(self, row):
     """Nothing."""
 
-  timing = metrics
+  batch = timing = metrics
 
   def flush(self):
     """Nothing."""

@@ -43,6 +43,7 @@ MINIMUM = {
   'optim.b1': 0.0,
   'optim.b2': 0.0,
   'optim.clip_norm': 0.0,
+  'nonfinite_in_a_row': 1,
   'log_every_steps': 1,
   'eval_every_steps': 0,
   'eval_targets': 1,
@@ -52,6 +53,7 @@ MINIMUM = {
 BELOW_ONE = ('model.dropout', 'optim.b1', 'optim.b2')
 CHOICES = {
   'parallel': ('jit', 'pmap'),
+  'nonfinite': ('stop', 'skip'),
   'init_resize': ('refuse', 'extend', 'interpolate'),
   'model.mlp': ('gelu', 'gelu_exact', 'relu', 'silu', 'swiglu', 'geglu'),
   'model.norm': ('rms', 'layer'),

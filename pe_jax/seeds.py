@@ -2,8 +2,8 @@
 
 Each seed is a run like any other (`train.Loop`) in a folder of its own, with its own start, order of data, log and checkpoints, and has the
 numbers of a run alone to rounding: either may go on where the other stopped. A finished seed is left out. Seeds that were stopped at
-different steps meet first, while those ahead wait, so that nothing is lost or trained twice. One whose numbers are not finite ends, and
-the others go on.
+different steps meet first, while those ahead wait, so that nothing is lost or trained twice. One whose numbers are not finite, or whose
+folder another process takes over, ends, and the others go on.
 """
 
 import contextlib
@@ -13,20 +13,23 @@ import jax
 
 from pe_jax import data, encodings, memory, model, optim, parallel, process, progress, resolve, step, train
 from pe_jax import workdir as workdir_lib
-from pe_jax.errors import ConfigError, NotFinite, Preempted
+from pe_jax.errors import ConfigError, NotFinite, Preempted, WorkdirInUse
 
 
-def run(config, folders):
-  """Trains the config with each seed of {seed: folder}, from where it was left. Returns {seed: final validation loss in nats}."""
+def run(config, folders, override=False):
+  """Trains the config with each seed of {seed: folder}, from where it was left. Returns {seed: final validation loss in nats}.
+
+  `override`: as in `train.run`, for all of them.
+  """
   configs = {seed: resolve.resolve(seeded(config, seed)) for seed in folders}
   check(config)
-  done = {seed: train.check(configs[seed], folders[seed]) for seed in folders}
+  done = {seed: train.check(configs[seed], folders[seed], override) for seed in folders}
   losses = {seed: said['validation_loss'] for seed, said in done.items() if said}
   left = [seed for seed in folders if seed not in losses]
   if len(left) < 2:
-    return losses | {seed: train.run(configs[seed], folders[seed]) for seed in left}
+    return losses | {seed: train.run(configs[seed], folders[seed], override) for seed in left}
   streams = {seed: data.streams(configs[seed]) for seed in left}
-  for seed in left:
+  for seed in left if not override else ():
     workdir_lib.check_data(folders[seed], streams[seed][-1])
   config, devices = configs[left[0]], jax.devices()
   train_step, eval_step = steps_of(config)
@@ -37,7 +40,7 @@ def run(config, folders):
   stops = []  # what the loops look at
   with contextlib.ExitStack() as stack, memory.explained(config, len(left)):
     caught = stack.enter_context(train.stop_signals())
-    begun = [train.begun(configs[seed], folders[seed], streams[seed], environment, stops, spread) for seed in left]
+    begun = [train.begun(configs[seed], folders[seed], streams[seed], environment, stops, spread, override) for seed in left]
     loops = [stack.enter_context(run) for run in begun]
     together = Together(loops, parallel.stacked(config, train_step, devices))
     return losses | dict(zip(left, together.run(caught, stops), strict=True))
@@ -113,8 +116,8 @@ class Together:
     except StopIteration as end:
       self.losses[lane] = end.value
       self.asked.pop(lane, None)
-    except (NotFinite, Preempted) as error:
+    except (NotFinite, Preempted, WorkdirInUse) as error:
       self.ended.append(error)
       self.asked.pop(lane, None)
-      if isinstance(error, NotFinite) and self.asked:
+      if self.asked and not isinstance(error, Preempted):
         progress.say(f'{error}; the other seeds go on')

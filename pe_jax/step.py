@@ -19,7 +19,10 @@ from pe_jax.encodings.base import Where
 @functools.partial(jax.tree_util.register_dataclass, data_fields=['params', 'opt', 'step', 'key', 'finite'], meta_fields=[])
 @dataclasses.dataclass(frozen=True)
 class State:
-  """Everything that training changes. `finite` turns False at the first NaN or infinity, and from then on nothing is updated."""
+  """Everything that training changes. `finite` turns False at the first NaN or infinity, and from then on nothing is updated.
+
+  With config.nonfinite = 'skip' it stays True: such a step counts, and changes neither parameters nor optimizer.
+  """
 
   params: dict
   opt: optax.OptState
@@ -35,8 +38,8 @@ def init(config, enc, tx, params=None):
   return State(params, tx.init(params), jnp.int32(0), key, jnp.bool_(True))
 
 
-def make(config, enc, tx):
-  """train_step(state, batch, total) -> (state, metrics)."""
+def make_sums(config, enc):
+  """sums(state, batch) -> ((sum of nll, number of targets), gradient of that sum), of the batch as it would be trained on."""
 
   def gradient(record):
     def loss_sum(params, batch, key):
@@ -62,23 +65,40 @@ def make(config, enc, tx):
   begins = [round(share * config.num_train_steps) for share, _ in enc.schedule] or [0]
   branches = [sums(record) for _, record in enc.schedule] or [sums(enc)]
 
-  def train_step(state, batch, total=lambda x: x):
+  def of_state(state, batch):
     key = jax.random.fold_in(state.key, state.step)
     stage = jnp.sum(state.step >= jnp.asarray(begins)) - 1
-    added = jax.lax.switch(stage, branches, state.params, batch, key) if len(branches) > 1 else branches[0](state.params, batch, key)
-    (nll, weight), grads = total(added)
+    return jax.lax.switch(stage, branches, state.params, batch, key) if len(branches) > 1 else branches[0](state.params, batch, key)
+
+  return of_state
+
+
+def make(config, enc, tx):
+  """train_step(state, batch, total) -> (state, metrics)."""
+  sums = make_sums(config, enc)
+  skip = config.nonfinite == 'skip'
+
+  def train_step(state, batch, total=lambda x: x):
+    (nll, weight), grads = total(sums(state, batch))
     one = 1.0 / jnp.maximum(weight, 1.0)
     grads = jax.tree.map(lambda g: g * one, grads)
     norm = optax.tree.norm(grads)
     updates, opt = tx.update(grads, state.opt, state.params)
-    # The update too: a huge learning rate can overflow it where loss and gradient are still finite.
-    finite = state.finite & jnp.isfinite(nll) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(updates))
-    new = State(optax.apply_updates(state.params, updates), opt, state.step + 1, state.key, finite)
-    old = dataclasses.replace(state, finite=finite)
+    params = optax.apply_updates(state.params, updates)
+    # The new state too: a huge learning rate can overflow it where loss and gradient are still finite.
+    finite = jnp.isfinite(nll) & jnp.isfinite(norm) & all_finite((params, opt))
+    finite = finite if skip else finite & state.finite
+    new = State(params, opt, state.step + 1, state.key, jnp.bool_(True))
+    old = dataclasses.replace(state, step=state.step + 1) if skip else dataclasses.replace(state, finite=finite)
     metrics = {'loss': nll * one, 'targets': weight, 'gradient_norm': norm, 'finite': finite}
     return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old), metrics
 
   return train_step
+
+
+def all_finite(tree):
+  """Whether no array of the tree has a NaN or an infinity."""
+  return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]))
 
 
 def make_eval(config, enc):

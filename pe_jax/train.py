@@ -6,13 +6,11 @@ was never interrupted (on the same machine and versions; env.json says which).
 
 import contextlib
 import dataclasses
-import hashlib
 import math
 import signal
 import time
 
 import jax
-import numpy as np
 
 from pe_jax import (
   attention,
@@ -26,7 +24,9 @@ from pe_jax import (
   memory,
   metrics,
   model,
+  nonfinite,
   optim,
+  owner,
   parallel,
   process,
   progress,
@@ -35,32 +35,36 @@ from pe_jax import (
   step,
 )
 from pe_jax import workdir as workdir_lib
-from pe_jax.errors import NotFinite, Preempted
+from pe_jax.errors import ConfigDiffers, NotFinite, Preempted
 from pe_jax.evaluate import score
+from pe_jax.fingerprint import digest
 
 
-def run(config, workdir):
-  """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats."""
+def run(config, workdir, override=False):
+  """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats.
+
+  `override`: go on even if the workdir holds a run of another configuration or other data.
+  """
   config = resolve.resolve(config)
-  if done := check(config, workdir):
+  if done := check(config, workdir, override):
     return done['validation_loss']
-  streams = read(config, workdir)
+  streams = read(config, workdir, override)
   if hint := process.hint():
     progress.say(hint)
-  with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught) as loop:
+  with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
     return loop.run()
 
 
-def check(config, workdir):
+def check(config, workdir, override=False):
   """Refuses a run that cannot go on here, and creates nothing. Returns what DONE says of one that is finished, None otherwise."""
   with hosts.together():
     remote.check(workdir, 'workdir')
     boards.check(config)
-    workdir_lib.check_config(workdir, config)
+    workdir_lib.check_config(workdir, config, override)
     done = workdir_lib.finished(workdir)
-  same = {'config': config.to_dict(), 'DONE': done or {}}
+  same = {'config': config.to_dict(), 'override_config': override, 'DONE': done or {}}
   hosts.agree(same, 'give all the same command, and a workdir that all of them see, such as gs://… or a shared disk')
-  if done:
+  if done and done['step'] >= config.num_train_steps:
     progress.say(f'{workdir}: finished already ({done["step"]} steps)')
     return done
   with hosts.together():
@@ -71,17 +75,18 @@ def check(config, workdir):
   return None
 
 
-def read(config, workdir):
+def read(config, workdir, override=False):
   """(batches, validation rows, record) of a run's data, as from `data.streams`; refused if the run began with other data."""
   with hosts.together():
     streams = data.streams(config, jax.process_index(), jax.process_count())
-    workdir_lib.check_data(workdir, streams[-1])
+    if not override:
+      workdir_lib.check_data(workdir, streams[-1])
   hosts.agree({'data': streams[-1], 'packages': workdir_lib.packages()}, 'all need the same text and the same installation')
   return streams
 
 
 @contextlib.contextmanager
-def begun(config, workdir, streams, environment, caught, spread=None):
+def begun(config, workdir, streams, environment, caught, spread=None, override=False):
   """The Loop of a run whose folder this process holds; of several processes the first holds and writes it."""
   batches, rows, record = streams
   with contextlib.ExitStack() as held:
@@ -89,14 +94,28 @@ def begun(config, workdir, streams, environment, caught, spread=None):
       folder = held.enter_context(workdir_lib.locked(workdir)) if hosts.is_first() else remote.path(workdir)
     with hosts.together():
       if hosts.is_first():
-        workdir_lib.check_config(workdir, config)
-        workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
+        changed = workdir_lib.check_config(workdir, config, override)
+        mine = owner.claim(folder)
         workdir_lib.write_environment(folder, environment)
-        workdir_lib.write_json(folder / 'data.json', record)
-    hosts.see(folder / 'data.json')
-    checkpoints = held.enter_context(contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)))
+    hosts.see(folder / 'OWNER')
+
+    def still_mine():
+      with hosts.together():
+        if hosts.is_first():
+          mine()
+
+    made = checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=still_mine)
+    checkpoints = held.enter_context(contextlib.closing(made))
     with hosts.bound(folder), memory.explained(config):
-      yield Loop(config, folder, batches, rows, checkpoints, caught, spread)
+      loop = Loop(config, folder, batches, rows, checkpoints, caught, spread)
+      with hosts.together():
+        if hosts.is_first():
+          # Only now: a configuration with which the run cannot go on leaves no trace.
+          workdir_lib.note_changes(workdir, changed, override)
+          workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
+          workdir_lib.write_json(folder / 'data.json', record)
+          (folder / 'DONE').unlink(missing_ok=True)
+      yield loop
 
 
 def environment(config):
@@ -137,7 +156,8 @@ class Loop:
     start = jax.jit(lambda: step.init(config, enc, tx))()
     if config.init_from and checkpoints.latest() is None:
       start = step.init(config, enc, tx, init_from.params(config, start.params))
-    self.targets, self.pending = 0, []
+    self.targets, self.skipped, self.in_a_row, self.pending = 0, 0, 0, []
+    checkpoints.check_space(start)
     self.state = self._restore(start)
     self.timer = (time.perf_counter(), self.targets)
 
@@ -160,6 +180,7 @@ class Loop:
     config, first = self.config, int(self._host_state().step)
     self.log = metrics.Log(self.folder, first, config) if hosts.is_first() else metrics.NoLog()
     self.peak, self.peak_source = flops.peak()
+    before = self.batches.state()
     # A run that was killed between its last checkpoint and DONE has only the latter to write.
     loss = self.log_validation(first, write=False) if first == config.num_train_steps else None
     with (
@@ -167,10 +188,13 @@ class Loop:
       contextlib.closing(data.prefetch(self.batches)) as stream,
       progress.bar(config.num_train_steps, first, str(self.folder)) as bar,
     ):
+      if (stop := self.stopped_by.now()) and first < config.num_train_steps:
+        self._preempted(stop, first, before)  # before minutes go into compiling
       for n in range(first + 1, config.num_train_steps + 1):
         batch, position = next(stream)
         numbers = yield n, batch
-        self.pending.append((n, numbers))
+        self.pending.append((n, numbers, batch, before))
+        before = position
         self._read(keep=1)
         self.checkpoints.check_for_errors()
         bar.advance(1, self.note)
@@ -191,30 +215,61 @@ class Loop:
     if last or due or stop:
       self._read()
       fresh = loss if last or (config.eval_every_steps and n % config.eval_every_steps == 0) else None
-      self.log.flush()
-      self.checkpoints.save(n, hosts.shared(self._host_state()), {'position': position, 'targets': self.targets}, fresh)
+      self._save(n, self._host_state(), position, fresh)
     if stop and not last:
-      self.checkpoints.close()
-      raise Preempted(f'{self.folder}: stopped by {stop} and saved at step {n} (the same command goes on from there)')
+      self._preempted(stop, n, position)
     return loss
 
+  def _save(self, n, state, position, loss=None):
+    self.log.flush()
+    progress = {'position': position, 'targets': self.targets, 'skipped': self.skipped, 'in_a_row': self.in_a_row}
+    self.checkpoints.save(n, hosts.shared(state), progress, loss)
+
+  def _preempted(self, stop, n, position):
+    self.checkpoints.wait()
+    if not self.checkpoints.has(n):
+      self._save(n, self._host_state(), position)
+    self.checkpoints.close()
+    raise Preempted(f'{self.folder}: stopped by {stop} and saved at step {n} (the same command goes on from there)')
+
   def _read(self, keep=0):
-    """Fetches the numbers of all but the newest `keep` steps, logs them and stops on the first that are not finite."""
+    """Fetches the numbers of all but the newest `keep` steps, logs them, and stops on or skips those that are not finite."""
     while len(self.pending) > keep:
-      n, numbers = self.pending.pop(0)
-      numbers = jax.device_get(numbers)
-      self.targets += int(numbers['targets'])
-      rate = float(self.schedule(n - 1))
+      n, numbers, batch, before = self.pending.pop(0)
+      numbers = jax.device_get(numbers) | {'learning_rate': float(self.schedule(n - 1 - self.skipped))}
+      if self.config.log_batches:
+        self.log.batch({'step': n, 'sha256': digest(hosts.all_rows(batch))})
       if not numbers['finite']:
-        raise NotFinite(
-          f'{self.folder}: step {n}: loss {numbers["loss"]}, gradient norm {numbers["gradient_norm"]} at learning rate {rate:.3g} '
-          f'(lower optim.learning_rate or lengthen optim.warmup_steps; the newest checkpoint is of step {self.checkpoints.latest()})'
-        )
+        self._not_finite(n, numbers, batch, before)
+        continue
+      self.targets, self.in_a_row = self.targets + int(numbers['targets']), 0
       self.note = f'loss {numbers["loss"]:.3f}'
       if n % self.config.log_every_steps == 0 or n == self.config.num_train_steps:
-        row = {'step': n, 'loss': float(numbers['loss']), 'targets': self.targets, 'learning_rate': rate}
+        row = {'step': n, 'loss': float(numbers['loss']), 'targets': self.targets, 'learning_rate': numbers['learning_rate']}
         self.log.metrics(row | {'gradient_norm': float(numbers['gradient_norm'])})
         self._log_speed(n)
+
+  def _not_finite(self, n, numbers, batch, before):
+    """The step changed nothing. Writes it down; then raises with the state before it saved, or goes on with the next batch."""
+    nonfinite.dump(self.folder, n, numbers, hosts.all_rows(batch), before, self._host_state())
+    said = f'{self.folder}: step {n}: loss {numbers["loss"]}, gradient norm {numbers["gradient_norm"]}'
+    if self.config.nonfinite == 'skip':
+      self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
+      self.log.metrics({'step': n, 'skipped': self.skipped})
+      progress.say(f'{said}: skipped, the {self.in_a_row}. in a row and the {self.skipped}. in all')
+      if self.in_a_row < self.config.nonfinite_in_a_row:
+        return
+    else:
+      self.checkpoints.wait()
+      if not self.checkpoints.has(n - 1):
+        with contextlib.suppress(NotFinite):  # where the state itself is broken, what is on disk must do
+          state = self._host_state()
+          self._save(n - 1, dataclasses.replace(state, finite=state.finite | True), before)
+    self.checkpoints.close()
+    raise NotFinite(
+      f'{said} at learning rate {numbers["learning_rate"]:.3g} (lower optim.learning_rate, lengthen optim.warmup_steps, or look into it: '
+      f'python scripts/replay.py --workdir={self.folder}; the newest checkpoint is of step {self.checkpoints.latest()})'
+    )
 
   def _log_speed(self, n):
     now, (then, targets) = time.perf_counter(), self.timer
@@ -236,15 +291,17 @@ class Loop:
     return self.spread.get_state(self.state)
 
   def _restore(self, start):
-    latest = self.checkpoints.latest()
-    if latest is None:
-      return self.spread.put_state(start)
     like = start if self.config.parallel == 'pmap' else self.spread.put_state(start)
-    tree, saved = self.checkpoints.restore(latest, like)
+    found = self.checkpoints.restore_newest(like)
+    if found is None:
+      return self.spread.put_state(start)
+    latest, state, saved = found
+    if latest > self.config.num_train_steps:
+      raise ConfigDiffers(f'{self.folder}: has a checkpoint of step {latest} (num_train_steps: {self.config.num_train_steps} is less)')
     self.batches.set_state(saved['position'])
     self.targets = saved['targets']
+    self.skipped, self.in_a_row = saved.get('skipped', 0), saved.get('in_a_row', 0)
     progress.say(f'{self.folder}: going on from step {latest}')
-    state = dataclasses.replace(start, **tree) if isinstance(tree, dict) else tree
     return self.spread.put_state(state) if self.config.parallel == 'pmap' else state
 
   def _finish(self, loss):
@@ -254,13 +311,3 @@ class Loop:
     hosts.agree(done, 'a fault of the program or of a device: all compute the same')
     if hosts.is_first():
       workdir_lib.write_json(self.folder / 'DONE', done)
-
-
-def digest(tree):
-  """SHA-256 over every leaf's name, type, shape and bytes."""
-  total = hashlib.sha256()
-  for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-    array = np.asarray(leaf)
-    total.update(f'{jax.tree_util.keystr(path)} {array.dtype} {array.shape}'.encode())
-    total.update(array.tobytes())
-  return total.hexdigest()

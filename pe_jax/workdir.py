@@ -1,31 +1,61 @@
 """A run's folder: who may write in it, what configuration it holds, and the machine it ran on.
 
-WORKDIR/ config.json  env.json  data.json  LOCK  checkpoints/  metrics.jsonl  timing.jsonl  tensorboard/  eval/  figures/  DONE
+WORKDIR/ config.json  config_history.jsonl  env.json  data.json  LOCK  OWNER  checkpoints/  checkpoints_bad/  metrics.jsonl  timing.jsonl
+         batches.jsonl  nonfinite_<step>.json  tensorboard/  eval/  figures/  DONE
 """
 
 import contextlib
+import errno
 import fcntl
 import importlib.metadata
 import json
 import os
 import platform
+import time
 
 import ml_collections
 
+from pe_jax import changes, process, progress, remote
 from pe_jax import config as config_lib
-from pe_jax import process, progress, remote
 from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
+# What flock says where there are no locks.
+NO_LOCKS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
 
 
-def check_config(workdir, config):
-  """Refuses a workdir that holds a run of another configuration; creates nothing."""
+def check_config(workdir, config, override=False):
+  """Refuses a workdir that holds a run of another configuration, unless `changes` allows it or `override` is set; creates nothing.
+
+  Returns {field: (old, new)} of what changed.
+  """
   path = remote.path(workdir) / 'config.json'
-  if path.exists():
-    lines = config_lib.diff(config_lib.stored(path), config.to_dict())
-    if lines:
-      raise ConfigDiffers(f'{workdir}: holds a run of another configuration (choose another workdir):\n  ' + '\n  '.join(lines))
+  if not path.exists():
+    return {}
+  old = config_lib.stored(path)
+  changed = changes.between(old, config.to_dict())
+  if changed and not override and changes.refused(changed, config, newest_step(workdir)):
+    way_out = 'choose another workdir, or go on with the new one: --override_config'
+    lines = config_lib.diff(old, config.to_dict())
+    raise ConfigDiffers(f'{workdir}: holds a run of another configuration ({way_out}):\n  ' + '\n  '.join(lines))
+  return changed
+
+
+def note_changes(workdir, changed, overridden):
+  """Tells with which changes the run goes on, and writes them into config_history.jsonl."""
+  if changed:
+    step = newest_step(workdir)
+    lines = [f'{field}: {old!r} -> {new!r}' for field, (old, new) in changed.items()]
+    progress.say(f'{workdir}: goes on from step {step} with another configuration:\n  ' + '\n  '.join(lines))
+    row = {'step': step, 'overridden': overridden, 'changed': {field: list(pair) for field, pair in changed.items()}}
+    path = remote.path(workdir) / 'config_history.jsonl'
+    write(path, (path.read_text() if path.exists() else '') + json.dumps(row, allow_nan=False) + '\n')
+
+
+def newest_step(workdir):
+  """The newest step for which there is a checkpoint, by its folder's name; 0 without any."""
+  folder = remote.path(workdir) / 'checkpoints'
+  return max((int(p.name) for p in folder.iterdir() if p.name.isascii() and p.name.isdecimal()), default=0) if folder.exists() else 0
 
 
 def read_config(workdir):
@@ -51,17 +81,22 @@ def check_free(workdir):
       _flock(handle, workdir, fcntl.LOCK_SH)
 
 
-def _flock(handle, workdir, kind):
-  try:
-    fcntl.flock(handle, kind | fcntl.LOCK_NB)
-  except OSError:
-    handle.seek(0)
-    raise WorkdirInUse(f'{workdir}: in use by {handle.read().strip() or "another process"} (wait for it, or stop it)') from None
+def _flock(handle, workdir, kind, attempts=1):
+  for left in reversed(range(attempts)):
+    try:
+      return fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except OSError as error:
+      if error.errno in NO_LOCKS:
+        return None  # the token of owner.py is what remains
+      if left:
+        time.sleep(0.1)
+  handle.seek(0)
+  raise WorkdirInUse(f'{workdir}: in use by {handle.read().strip() or "another process"} (wait for it, or stop it)')
 
 
 @contextlib.contextmanager
 def locked(workdir):
-  """Creates the folder and holds it for this process; a dead holder frees it. In a bucket there are no locks."""
+  """Creates the folder and holds it for this process; a dead holder frees it. In a bucket there are no locks, and owner.py remains."""
   folder = remote.path(workdir)
   if remote.is_remote(folder):
     yield folder
@@ -72,7 +107,7 @@ def locked(workdir):
   except OSError as error:
     raise WriteError(f'{workdir}: cannot be written: {error.strerror}') from error
   with handle:
-    _flock(handle, workdir, fcntl.LOCK_EX)
+    _flock(handle, workdir, fcntl.LOCK_EX, attempts=10)  # another start may be looking, in `check_free`
     handle.truncate(0)
     handle.write(f'process {os.getpid()} on {platform.node()}\n')
     handle.flush()

@@ -17,7 +17,7 @@ from pe_jax import workdir
 from pe_jax.errors import DataError, WorkdirInUse
 from pe_jax.report.rows import evaluated, left_out, lines, number, whole
 
-INSIDE = {'checkpoints', 'tensorboard', 'eval', 'figures'}  # of a run's folder; no runs are in them
+INSIDE = {'checkpoints', 'checkpoints_bad', 'tensorboard', 'eval', 'figures'}  # of a run's folder; no runs are in them
 FRESH = 600  # seconds since the last sign of a run on another machine, after which it no longer counts as running
 
 

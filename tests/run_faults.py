@@ -1,0 +1,313 @@
+"""Faults against the promises of docs/guarantees.md: (name, file, text that stands there once, what it becomes, tests: one must fail).
+
+`make mutants` plants them beside those of mutants.py; tests/test_guarantees.py sees that every promise has one.
+"""
+
+TRAIN, CHECKPOINT, SAVED = 'pe_jax/train.py', 'pe_jax/checkpoint.py', 'pe_jax/saved.py'
+WORKDIR, OWNER, CHANGES, STEP = 'pe_jax/workdir.py', 'pe_jax/owner.py', 'pe_jax/changes.py', 'pe_jax/step.py'
+KILLED = 'tests/test_kills.py::test_a_run_that_is_killed_at_random_ends_with_the_bits_of_one_that_is_not[learned concat x4]'
+RESTORED = "    return self.spread.put_state(state) if self.config.parallel == 'pmap' else state\n"
+SET_ASIDE = 'tests/test_checkpoint.py::test_what_is_no_checkpoint_of_the_run_is_set_aside_by_name'
+MISTAKES = 'tests/test_cli.py::test_every_mistake_is_one_line_at_once_and_leaves_nothing_behind'
+
+ROWS = (
+  # A run that is killed
+  (
+    'random key forgotten',
+    TRAIN,
+    RESTORED,
+    '    return self.spread.put_state(dataclasses.replace(state, key=jax.random.PRNGKey(latest)))\n',
+    (KILLED,),
+  ),
+  ('optimizer forgotten', TRAIN, RESTORED, '    return self.spread.put_state(dataclasses.replace(state, opt=start.opt))\n', (KILLED,)),
+  (
+    'data shifted by a batch',
+    TRAIN,
+    "    self.batches.set_state(saved['position'])\n",
+    "    self.batches.set_state(saved['position'])\n    next(self.batches)\n",
+    (KILLED,),
+  ),
+  (
+    'torn line kept',
+    'pe_jax/metrics.py',
+    "        workdir_lib.write(path, ''.join(kept))\n",
+    "        torn = (path.read_text() if path.exists() else '').rpartition('\\n')[2]\n"
+    "        workdir_lib.write(path, ''.join(kept) + (torn + '\\n' if torn else ''))\n",
+    (KILLED,),
+  ),
+  ('log not rewound', 'pe_jax/metrics.py', "if row['step'] <= step]", "if row['step'] <= step + 1]", (KILLED,)),
+  # Checkpoints
+  (
+    'arrays not verified',
+    SAVED,
+    '  differ = [name for name, p in prints.items() if',
+    '  differ = [name for name, p in {}.items() if',
+    ('tests/test_checkpoint.py::test_forty_random_bit_flips_in_the_data_of_arrays_are_all_found',),
+  ),
+  ('seal not looked at', SAVED, '  if seal != _seal(record):', '  if not seal:', (f'{SET_ASIDE}[edited]',)),
+  ('step not looked at', SAVED, "  if record['step'] != int(path.name):", "  if record['step'] < 0:", (f'{SET_ASIDE}[future]',)),
+  (
+    'bad checkpoint deleted',
+    CHECKPOINT,
+    '      (self._folder / str(step)).rename(self._bad / name)',
+    '      (self._folder / str(step)).rmtree()',
+    (f'{SET_ASIDE}[no item]',),
+  ),
+  (
+    'silent start from 0',
+    CHECKPOINT,
+    '    if aside:\n',
+    '    if not aside:\n',
+    ('tests/test_checkpoint.py::test_where_all_are_bad_the_run_stops_and_never_begins_anew',),
+  ),
+  (
+    'types not compared',
+    SAVED,
+    '  if was != here:\n',
+    '  if {n: s[1] for n, s in was.items()} != {n: s[1] for n, s in here.items()}:\n',
+    ('tests/test_checkpoint.py::test_a_checkpoint_of_another_model_is_told_from_a_damaged_one[bfloat16]',),
+  ),
+  (
+    'asynchronous error lost',
+    CHECKPOINT,
+    '    if self._in_flight and not self._manager.is_saving_in_progress():\n',
+    '    if False:\n',
+    ('tests/test_checkpoint.py::test_an_error_of_an_asynchronous_save_is_raised_at_the_next_step_and_the_older_one_stays',),
+  ),
+  (
+    'last save not awaited',
+    CHECKPOINT,
+    '        manager.wait_until_finished()\n        manager.close()\n',
+    '        pass\n',
+    ('tests/test_checkpoint.py::test_the_last_save_is_awaited',),
+  ),
+  (
+    'not finite and saved',
+    CHECKPOINT,
+    '    if bad := [name for name, p in prints.items() if p.not_finite]:\n',
+    '    if bad := []:\n',
+    ('tests/test_checkpoint.py::test_nothing_that_is_not_finite_is_ever_written',),
+  ),
+  (
+    'room not looked at',
+    CHECKPOINT,
+    '(free := shutil.disk_usage(self._folder).free) < need:',
+    '(free := shutil.disk_usage(self._folder).free) < 0:',
+    ('tests/test_checkpoint.py::test_a_disk_without_room_for_two_is_refused_before_a_byte_is_written',),
+  ),
+  (
+    'what stands there deleted',
+    CHECKPOINT,
+    '    if hosts.gathered(step in self._numbers())[0]:  # nothing',
+    '    if step < 0:  # nothing',
+    ('tests/test_checkpoint.py::test_what_stands_where_a_checkpoint_goes_is_set_aside_and_not_deleted',),
+  ),
+  (
+    'place not in the fingerprint',
+    'pe_jax/fingerprint.py',
+    '(words ^ (place * jnp.uint32(PLACE)))',
+    'words',
+    ('tests/test_fingerprint.py::test_every_flipped_bit_and_every_exchange_of_two_words_is_seen',),
+  ),
+  (
+    'restored where it was saved',
+    SAVED,
+    '  abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)\n',
+    '  abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=jax.tree.leaves(like)[0].sharding), like)\n',
+    ('tests/test_train.py::test_a_state_saved_on_four_devices_is_the_same_on_one_and_on_eight',),
+  ),
+  # One writer, one configuration
+  (
+    'lock shared',
+    WORKDIR,
+    'fcntl.LOCK_EX, attempts=10)',
+    'fcntl.LOCK_SH, attempts=10)',
+    ('tests/test_one_writer.py::test_of_eight_simultaneous_starts_exactly_one_wins',),
+  ),
+  (
+    'token not read again',
+    OWNER,
+    "    if now.get('token') != token:\n",
+    '    if not token:\n',
+    ('tests/test_one_writer.py::test_a_later_start_takes_over_and_the_earlier_one_stops_at_its_next_save',),
+  ),
+  (
+    'token not asked before a save',
+    CHECKPOINT,
+    '    self._still_mine()\n',
+    '',
+    ('tests/test_checkpoint.py::test_a_folder_taken_over_by_another_process_is_not_written_to',),
+  ),
+  (
+    'every change goes on',
+    CHANGES,
+    'return [field for field in changed if field not in free]',
+    'return [field for field in free if field not in free]',
+    ('tests/test_changes.py::test_a_changed_field_is_refused_with_a_diff_or_allowed[seed]',),
+  ),
+  (
+    'steps never matter',
+    CHANGES,
+    '  return config.optim.final_fraction != 1 or',
+    '  return False and config.optim.final_fraction != 1 or',
+    ('tests/test_changes.py::test_more_steps_are_allowed_where_nothing_depends_on_their_number',),
+  ),
+  (
+    'override without a trace',
+    WORKDIR,
+    '  if changed:\n    step = newest_step(workdir)',
+    '  if changed and not overridden:\n    step = newest_step(workdir)',
+    ('tests/test_changes.py::test_an_override_goes_on_and_leaves_its_trace_and_another_model_is_still_refused',),
+  ),
+  (
+    'other data taken',
+    TRAIN,
+    '    if not override:\n      workdir_lib.check_data',
+    '    if override:\n      workdir_lib.check_data',
+    ('tests/test_train.py::test_other_text_under_the_same_path_is_refused',),
+  ),
+  (
+    'another environment not told',
+    WORKDIR,
+    '  lines = config_lib.diff(json.loads(path.read_text()), now) if path.exists() else []\n',
+    '  lines = []\n',
+    ('tests/test_changes.py::test_a_run_that_goes_on_in_another_environment_is_told_what_that_costs',),
+  ),
+  # Signals
+  (
+    'signal forgotten until the first step',
+    TRAIN,
+    '      if (stop := self.stopped_by.now()) and first < config.num_train_steps:\n',
+    '      if stop := None:\n',
+    ('tests/test_preemption.py::test_a_signal_in_any_phase_saves_the_step_that_was_reached_and_a_second_one_changes_nothing',),
+  ),
+  (
+    'signal at the end',
+    'pe_jax/cli.py',
+    '        signal.signal(number, signal.SIG_IGN)\n',
+    '        signal.signal(number, signal.SIG_DFL)\n',
+    ('tests/test_preemption.py::test_once_all_is_saved_another_signal_does_not_turn_75_into_something_else',),
+  ),
+  # Not finite
+  (
+    'not finite and taken',
+    STEP,
+    'jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old), metrics',
+    'new, metrics',
+    ('tests/test_nonfinite.py::test_whatever_breaks_whenever_the_run_stops_and_nothing_of_it_is_saved[gradient-middle]',),
+  ),
+  (
+    'moments not looked at',
+    STEP,
+    'all_finite((params, opt))',
+    'all_finite(params)',
+    ('tests/test_nonfinite.py::test_a_moment_that_overflows_is_seen_though_the_update_is_finite',),
+  ),
+  (
+    'skipped and taken',
+    STEP,
+    '  finite = finite if skip else finite & state.finite\n',
+    '  finite = finite | skip if skip else finite & state.finite\n',
+    ('tests/test_nonfinite.py::test_a_skipped_step_changes_neither_parameters_nor_optimizer',),
+  ),
+  (
+    'never enough in a row',
+    TRAIN,
+    'self.skipped + 1, self.in_a_row + 1\n',
+    'self.skipped + 1, 1\n',
+    ('tests/test_nonfinite.py::test_skip_stops_after_so_many_in_a_row_even_if_a_resume_lies_between',),
+  ),
+  (
+    'place of the next batch',
+    TRAIN,
+    '        self.pending.append((n, numbers, batch, before))\n',
+    '        self.pending.append((n, numbers, batch, position))\n',
+    ('tests/test_nonfinite.py::test_the_batch_can_be_replayed',),
+  ),
+  # What users are told and shown
+  ('two lines', 'pe_jax/cli.py', "    print(f'ERROR: {error}', file", "    print(f'ERROR:\\n{error}', file", (MISTAKES,)),
+  (
+    'no suggestion',
+    'pe_jax/config.py',
+    '  close = difflib.get_close_matches(',
+    '  close = [] and difflib.get_close_matches(',
+    ('tests/test_config.py::test_unknown_and_missing_fields_are_named',),
+  ),
+  (
+    'empty ones not counted',
+    'pe_jax/data/blocks.py',
+    "{'empty': empty,",
+    "{'empty': 0,",
+    ('tests/data/test_pipeline.py::test_counts_say_what_was_left_out',),
+  ),
+  (
+    'bad bytes replaced without a word',
+    'pe_jax/data/documents.py',
+    "    if errors == 'strict':\n",
+    "    if errors == 'never':\n",
+    ('tests/data/test_text_source.py::test_text_that_is_not_utf8_stops_or_is_replaced_and_counted',),
+  ),
+  (
+    'half of the phase',
+    'pe_jax/encodings/phases.py',
+    'jax.lax.bitcast_convert_type(p * high + carry, jnp.int32)',
+    'jax.lax.bitcast_convert_type(p * high, jnp.int32)',
+    ('tests/encodings/test_values.py::test_phases_are_right_to_a_millionth_up_to_a_million',),
+  ),
+  (
+    'every device by itself',
+    'pe_jax/parallel.py',
+    "    return jax.lax.psum(sums, 'devices')\n",
+    '    return sums\n',
+    ('tests/test_parallel.py::test_twenty_steps_have_the_same_losses_however_they_are_spread',),
+  ),
+  (
+    'kernel that does not refuse',
+    'pe_jax/attention.py',
+    '  if why := kernels.refusal(name, enc, case):\n',
+    '  if why := False:\n',
+    ('tests/test_kernels.py::test_a_kernel_that_cannot_serve_refuses_before_anything_is_compiled',),
+  ),
+  (
+    'whole rows of a long text',
+    'pe_jax/attention.py',
+    "  elif path == 'blockwise':\n",
+    "  elif path == 'never':\n",
+    ('tests/test_attention.py::test_long_texts_never_need_an_array_of_queries_by_keys',),
+  ),
+  (
+    'other targets compared',
+    'pe_jax/report/protocols.py',
+    '    if len(names) > 1\n',
+    '    if len(names) > 9\n',
+    ('tests/test_protocols.py::test_rows_of_other_targets_are_called_not_comparable',),
+  ),
+  (
+    'one name in a row',
+    'pe_jax/evaluate/__init__.py',
+    "{'encoding': str(found.spec),",
+    "{'encoding': str(spec),",
+    ('tests/test_evaluation.py::test_a_map_takes_its_factor_from_the_length_and_the_row_has_both_names',),
+  ),
+  (
+    'base not inherited',
+    'pe_jax/evaluate/__init__.py',
+    'encodings.parse(str(encodings.inherit(s, trained)))',
+    'encodings.parse(str(s))',
+    ('tests/test_evaluation.py::test_a_map_reads_the_base_that_was_trained',),
+  ),
+  (
+    'remainders dropped',
+    'pe_jax/data/packing.py',
+    '  rest = np.flatnonzero(~full)\n',
+    '  rest = np.flatnonzero(~full)[:0]\n  size = np.where(full, size, 0)\n',
+    ('tests/data/test_pipeline.py::test_every_length_scores_the_same_targets',),
+  ),
+  (
+    'trained on test samples',
+    'pe_jax/tasks/batches.py',
+    "self._role[length] = 'train' if samples.divided(self._task, length) else None",
+    'self._role[length] = None',
+    ('tests/tasks/test_task_runs.py::test_no_test_sample_can_have_been_trained_on',),
+  ),
+)
