@@ -70,7 +70,7 @@ def measure(lengths, step, specs):
   options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
   of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
   figures = remote.local(f'{WORKDIR.value}/figures', '--figures') if FIGURES.value else None
-  with hosts.together():
+  with hosts.forsaken(WORKDIR.value), hosts.together():
     run = pe_jax.load(WORKDIR.value, step)
     subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
   extra = {'step': run.step, 'split': SPLIT.value} | ({'label': LABEL.value} if LABEL.value else {})

@@ -100,30 +100,41 @@ def agree(facts, way_out):
   given = gathered(facts)
   for index, other in enumerate(given):
     if lines := config_lib.diff(given[0], other):
-      raise ConfigError(f'process_index: {index} differs from 0 ({way_out}):\n  ' + '\n  '.join(lines[:20]))
+      raise _everywhere(ConfigError(f'process_index: {index} differs from 0 ({way_out}):\n  ' + '\n  '.join(lines[:20])))
 
 
 @contextlib.contextmanager
-def together(kind=UserError):
-  """An error of this kind in one process is raised in all, and nobody goes on before all are here. A user's keeps its exit code."""
+def together(also=UserError):
+  """A user's error in one process ends all with its sentence and exit code, and nobody goes on before all are here.
+
+  `also`: another type of errors that are raised in all if one has raised them.
+  """
   _check_known()
   error = None
   try:
     yield
-  except kind as raised:
+  except (UserError, also) as raised:
     if jax.process_count() == 1:
       raise
     error = raised
   said = gathered(error and [getattr(error, 'exit_code', 0), str(error)])
   if error:
-    raise error
+    raise _everywhere(error)
   for index, one in enumerate(said):
     if one:
-      raise (errors.of_code(one[0]) if one[0] else kind)(f'process {index}: {one[1]}')
+      raise _everywhere((errors.of_code(one[0]) if one[0] else also)(f'process {index}: {one[1]}'))
+
+
+def _everywhere(error):
+  """The error, marked as one that all processes raise here, so that they can end in order."""
+  error.everywhere = True
+  return error
 
 
 def see(path, seconds=60):
   """Refuses folders that only have one name: what process 0 reads there all must read. A network's disk may take a while to show it."""
+  if jax.process_count() == 1:
+    return
   text = gathered(path.read_text() if is_first() else None)[0]
   with together():
     end = time.monotonic() + seconds
@@ -143,20 +154,32 @@ def _check_known():
 
 @contextlib.contextmanager
 def bound(folder):
-  """What only this process runs into ends it at once. The others would wait for it, and threads that save here would wait for them.
-
-  A process whose peer is gone gets an error out of the next thing they do together, and ends here with exit code 75.
-  """
+  """What only this process runs into ends it at once. The others would wait for it, and threads that save here would wait for them."""
   try:
     yield
   except (Preempted, NotFinite):  # all processes raise these at the same step
     raise
   except Exception as error:
-    if jax.process_count() == 1:
+    if jax.process_count() == 1 or getattr(error, 'everywhere', False):
       raise
-    sys.stdout.flush()
-    print(_last_words(folder, error), file=sys.stderr, flush=True)
-    os._exit(_code(error))
+    _end(folder, error)
+
+
+@contextlib.contextmanager
+def forsaken(folder):
+  """A process whose peer is gone gets an error out of the next thing they do together, and ends here with exit code 75."""
+  try:
+    yield
+  except Exception as error:
+    if jax.process_count() == 1 or not gone(error):
+      raise
+    _end(folder, error)
+
+
+def _end(folder, error):
+  sys.stdout.flush()
+  print(_last_words(folder, error), file=sys.stderr, flush=True)
+  os._exit(_code(error))
 
 
 def _code(error):

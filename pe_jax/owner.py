@@ -39,6 +39,22 @@ def claim(folder, settle=SETTLE):
   return still_mine
 
 
+def claim_for_all(folder):
+  """The same of several processes: the first claims the folder, and what is returned asks it and raises in all, who must ask together."""
+  from pe_jax import hosts  # jax takes a second to import
+
+  with hosts.together():
+    mine = claim(folder) if hosts.is_first() else None
+  hosts.see(remote.path(folder) / 'OWNER')
+
+  def still_mine():
+    with hosts.together():
+      if hosts.is_first():
+        mine()
+
+  return still_mine
+
+
 def locks_hold(folder):
   """Whether a second lock on LOCK is refused, as it must be while this process has the first. In a bucket there is none."""
   if remote.is_remote(folder):

@@ -46,13 +46,14 @@ def run(config, workdir, override=False):
   `override`: go on even if the workdir holds a run of another configuration or other data.
   """
   config = resolve.resolve(config)
-  if done := check(config, workdir, override):
-    return done['validation_loss']
-  streams = read(config, workdir, override)
-  if hint := process.hint():
-    progress.say(hint)
-  with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
-    return loop.run()
+  with hosts.forsaken(workdir):
+    if done := check(config, workdir, override):
+      return done['validation_loss']
+    streams = read(config, workdir, override)
+    if hint := process.hint():
+      progress.say(hint)
+    with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
+      return loop.run()
 
 
 def check(config, workdir, override=False):
@@ -95,15 +96,10 @@ def begun(config, workdir, streams, environment, caught, spread=None, override=F
     with hosts.together():
       if hosts.is_first():
         changed = workdir_lib.check_config(workdir, config, override)
-        mine = owner.claim(folder)
+    still_mine = owner.claim_for_all(folder)
+    with hosts.together():
+      if hosts.is_first():
         workdir_lib.write_environment(folder, environment)
-    hosts.see(folder / 'OWNER')
-
-    def still_mine():
-      with hosts.together():
-        if hosts.is_first():
-          mine()
-
     made = checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=still_mine)
     checkpoints = held.enter_context(contextlib.closing(made))
     with hosts.bound(folder), memory.explained(config):
@@ -296,8 +292,9 @@ class Loop:
     if found is None:
       return self.spread.put_state(start)
     latest, state, saved = found
-    if latest > self.config.num_train_steps:
-      raise ConfigDiffers(f'{self.folder}: has a checkpoint of step {latest} (num_train_steps: {self.config.num_train_steps} is less)')
+    with hosts.together():
+      if latest > self.config.num_train_steps:
+        raise ConfigDiffers(f'{self.folder}: has a checkpoint of step {latest} (num_train_steps: {self.config.num_train_steps} is less)')
     self.batches.set_state(saved['position'])
     self.targets = saved['targets']
     self.skipped, self.in_a_row = saved.get('skipped', 0), saved.get('in_a_row', 0)
