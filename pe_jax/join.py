@@ -31,17 +31,16 @@ TIMEOUT = flags.DEFINE_integer(
 
 def from_flags():
   """Joins if flags or environment ask for it."""
-  coordinator, count, index = (
-    _given(COORDINATOR, 'COORDINATOR'),
-    _given(PROCESS_COUNT, 'PROCESS_COUNT'),
-    _given(PROCESS_INDEX, 'PROCESS_INDEX'),
-  )
-  if coordinator != '':
-    join(coordinator or '', count or '', index or '', TIMEOUT.value)
+  given = asked(COORDINATOR.value, PROCESS_COUNT.value, PROCESS_INDEX.value)
+  if given is not None:
+    join(*given, TIMEOUT.value)
 
 
-def _given(flag, name):
-  return os.environ.get(f'PE_JAX_{name}') if flag.value is None else flag.value
+def asked(*flag_values):
+  """(coordinator, count, index) of the flags' values or else the environment; None where an empty coordinator asks for one process."""
+  names = ('COORDINATOR', 'PROCESS_COUNT', 'PROCESS_INDEX')
+  given = [os.environ.get(f'PE_JAX_{name}') if value is None else value for name, value in zip(names, flag_values, strict=True)]
+  return None if given[0] == '' else tuple(value or '' for value in given)
 
 
 def join(coordinator='', count='', index='', timeout=180):

@@ -85,7 +85,12 @@ case ${words[0]:-} in
     trap 'rm -f "$archive"' EXIT
     do_it git -C "$root" archive --format=tar.gz --output="$archive" HEAD
     do_it gcloud compute tpus tpu-vm scp "$archive" "$name:pe_jax.tar.gz" "${where[@]}" --worker=all
-    on_all_hosts 'set -e; mkdir -p pe_jax; tar -xzf pe_jax.tar.gz -C pe_jax; cd pe_jax; python3 -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "python3 is older than 3.11: take a newer --version"; exit 2; }; python3 -m venv .venv; .venv/bin/pip install -q -c constraints.txt -e ".[tpu,gcs]"; .venv/bin/python -c "import jax; print(jax.__version__)"'
+    # Images may have an older Python than this needs, so uv brings one.
+    on_all_hosts 'set -e; mkdir -p pe_jax; tar -xzf pe_jax.tar.gz -C pe_jax; cd pe_jax
+python3 -m pip install -q --user uv || python3 -m pip install -q --user --break-system-packages uv
+python3 -m uv venv -q --clear --seed --python 3.12 .venv
+.venv/bin/python -m pip install -q -c constraints.txt -e ".[tpu,gcs]"
+.venv/bin/python -c "import jax, sys; print(sys.version.split()[0], jax.__version__)"'
     ;;
   run)
     [ ${#remote[@]} -gt 0 ] || fail 'run: what shall run? (run -- train.py --config=… --workdir=gs://…)'
@@ -94,7 +99,9 @@ case ${words[0]:-} in
       *) fail "run: '${remote[0]}' is neither train.py nor eval.py" ;;
     esac
     command=$(quoted scripts/again.sh .venv/bin/python "${remote[@]}" --coordinator=auto)
-    on_all_hosts "cd pe_jax && { nohup $command> run.log 2>&1 < /dev/null & echo \$! > run.pid; }; sleep 2; tail -n 2 run.log"
+    busy="ERROR: a run goes on there ($0 stop ends it)"
+    on_all_hosts "cd pe_jax && if [ -f run.pid ] && kill -0 \$(cat run.pid) 2> /dev/null; then echo $(printf %q "$busy") >&2; exit 5; fi
+{ nohup $command> run.log 2>&1 < /dev/null & echo \$! > run.pid; }; sleep 2; tail -n 2 run.log"
     ;;
   logs)
     on_all_hosts 'tail -n 20 pe_jax/run.log'

@@ -1,5 +1,6 @@
-"""One of two processes that test_hosts.py starts: does what several processes do together and prints what came out as one JSON object."""
+"""One of two processes that test_hosts_together.py starts: does what several do together, and prints what came out as JSON."""
 
+import contextlib
 import json
 import pathlib
 import sys
@@ -70,7 +71,7 @@ def training():
   """Losses of three steps, and the digest after them, under each way of spreading; of the checkpoint too."""
   import jax
 
-  from pe_jax import hosts, train
+  from pe_jax import fingerprint, hosts
   from pe_jax.checkpoint import Checkpoints
   from pe_jax.evaluate import score
 
@@ -84,7 +85,7 @@ def training():
       losses.append(float(numbers['loss']))
     params = spread.get_state(state).params
     nll, _ = score.sums(spread.evaluate, params if name == 'pmap' else state.params, rows(5), 8)
-    out[name] = {'losses': losses, 'validation': nll, 'digest': train.digest(hosts.fetch(params))}
+    out[name] = {'losses': losses, 'validation': nll, 'digest': fingerprint.digest(hosts.fetch(params))}
     folder = pathlib.Path(FOLDER.value) / name.replace(' ', '_')
     checkpoints = Checkpoints(folder)
     checkpoints.save(3, hosts.shared(spread.get_state(state)), {'position': {}, 'targets': 3})
@@ -93,7 +94,7 @@ def training():
     like = spread.get_state(state)
     restored, progress = checkpoints.restore(3, like)
     checkpoints.close()
-    out[name] |= {'restored': train.digest(hosts.fetch(restored.params)), 'targets': progress['targets']}
+    out[name] |= {'restored': fingerprint.digest(hosts.fetch(restored.params)), 'targets': progress['targets']}
     if name == 'pmap':
       spread.put_state(restored)
   return out
@@ -123,7 +124,67 @@ def agreements(index):
     if n == 3 and index == 1:
       caught.append('SIGTERM')
     said.append(stopped_by())
-  return out | {'stop': said}
+  return out | {'stop': said, 'now': stopped_by.now()}
+
+
+def damage(index):
+  """Of two checkpoints process 1 finds the newer one damaged: from which both go on, and what is set aside."""
+  import jax
+
+  from pe_jax import hosts, saved
+  from pe_jax.checkpoint import Checkpoints
+
+  folder = pathlib.Path(FOLDER.value) / 'damaged'
+  spread, state = made(config(), jax.devices())
+  checkpoints = Checkpoints(folder, keep=9)
+  for n in (3, 4):
+    checkpoints.save(n, hosts.shared(spread.get_state(state)), {'position': {}, 'targets': n})
+  checkpoints.close()
+  checkpoints, read = Checkpoints(folder), saved.read_record
+
+  def found(path):
+    if index == 1 and path.name == '4':
+      raise saved.Damaged('a hole')
+    return read(path)
+
+  saved.read_record = found
+  step, _, record = checkpoints.restore_newest(spread.get_state(state))
+  saved.read_record = read
+  checkpoints.close()
+  return {'from': [step, record['targets']], 'left': checkpoints.steps(), 'aside': [p.name for p in (folder / 'checkpoints_bad').iterdir()]}
+
+
+def taken_over(index):
+  """What both are told once another writes in their folder."""
+  from pe_jax import owner, workdir
+
+  folder = pathlib.Path(FOLDER.value) / 'taken'
+  with workdir.locked(folder) if index == 0 else contextlib.nullcontext():
+    still_mine = owner.claim_for_all(folder)
+    still_mine()
+    if index == 0:
+      workdir.write_json(folder / 'OWNER', {'token': 'another', 'process': 1, 'host': 'elsewhere'})
+    try:
+      still_mine()
+    except UserError as error:
+      return [error.exit_code, str(error)]
+
+
+def not_finite():
+  """What is written of a batch whose rows are spread over processes, beside the hash of all of its rows."""
+  import jax
+
+  from pe_jax import fingerprint, hosts, nonfinite
+  from pe_jax.evaluate import score
+
+  folder, whole = pathlib.Path(FOLDER.value) / 'not_finite', score.as_batch(rows(8))
+  numbers = dict.fromkeys(('loss', 'gradient_norm', 'learning_rate'), float('nan'))
+  _, state = made(config(mesh__fsdp=2), jax.devices())
+  nonfinite.dump(folder, 5, numbers, hosts.all_rows(hosts.own_rows(whole)), {'row': 0}, state)
+  hosts.gathered('written')
+  told = json.loads((folder / 'nonfinite_5.json').read_text())
+  same = told['batch_sha256'] == fingerprint.digest(whole) and len(told['rows_sha256']) == 8
+  return {'same batch': same, 'files': [p.name for p in folder.iterdir()], 'arrays': len(told['arrays'])}
 
 
 def main():
@@ -135,6 +196,7 @@ def main():
   with runs.quick_compiles():
     out = {'index': index, 'devices': [jax.process_count(), jax.device_count(), jax.local_device_count()]}
     out |= {'evaluations': evaluations(), 'by_position': by_position(), 'training': training(), 'agreements': agreements(index)}
+    out |= {'damage': damage(index), 'taken over': taken_over(index), 'not finite': not_finite()}
   print(json.dumps(out))
 
 

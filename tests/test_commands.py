@@ -21,10 +21,12 @@ def test_every_command_is_listed_with_a_sentence(capsys):
   out = capsys.readouterr().out
   for path in (runs.ROOT / 'scripts').glob('*.py'):
     assert f'python scripts/{path.name} ' in out, path
+  for path in (runs.ROOT / 'scripts').glob('*.sh'):
+    assert f'  scripts/{path.name} ' in out, path
   assert 'python train.py ' in out
   assert 'python eval.py ' in out
   for line in out.splitlines():
-    if line.startswith('  python'):
+    if line.startswith('  '):
       assert len(line.split()) > 5, line
 
 
