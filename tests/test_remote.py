@@ -3,6 +3,7 @@
 The stand-in is fsspec's file system in memory under the name gs://. Checkpoints stay on disk: tensorstore reaches buckets by itself.
 """
 
+import functools
 import json
 import os
 import signal
@@ -13,10 +14,10 @@ from etils.epath import backend
 from fsspec.implementations import memory
 
 import pe_jax
-from pe_jax import checkpoint, config, evaluate, metrics, remote, resolve, train, workdir
+from pe_jax import checkpoint, config, evaluate, metrics, once, owner, remote, resolve, train, workdir
 from pe_jax import run as run_lib
 from pe_jax.data.sources import text
-from pe_jax.errors import ConfigDiffers, ConfigError, DataError, Preempted
+from pe_jax.errors import ConfigDiffers, ConfigError, DataError, Preempted, WorkdirInUse
 
 
 class Bucket(memory.MemoryFileSystem):
@@ -51,7 +52,10 @@ def quick():
 
 
 def test_a_whole_run_in_a_bucket_writes_what_one_on_a_disk_writes(tmp_path, monkeypatch, bucket, capsys):
-  settings = runs.config(encoding='rope', num_train_steps=12, checkpoint_every_steps=4, eval_every_steps=6, tensorboard=True)
+  settings = runs.config(
+    encoding='rope', num_train_steps=12, checkpoint_every_steps=4, eval_every_steps=6, tensorboard=True, log_batches=True
+  )
+  monkeypatch.setattr(owner, 'claim', functools.partial(owner.claim, settle=0))
   train.run(settings, tmp_path / 'disk')
   real = checkpoint.Checkpoints
   for module in (checkpoint, run_lib):
@@ -69,12 +73,13 @@ def test_a_whole_run_in_a_bucket_writes_what_one_on_a_disk_writes(tmp_path, monk
   assert [r['step'] for r in metrics.read('gs://mine/run/metrics.jsonl') if 'loss' in r] == list(range(1, 9))
   monkeypatch.setattr(metrics.Log, 'metrics', write)
   train.run(settings, 'gs://mine/run')
-  for name in ('config.json', 'data.json', 'metrics.jsonl', 'DONE'):
+  for name in ('config.json', 'data.json', 'metrics.jsonl', 'batches.jsonl', 'DONE'):
     assert bucket.cat(f'gs://mine/run/{name}') == (tmp_path / 'disk' / name).read_bytes(), name
   said = capsys.readouterr().err
   assert 'gs://mine/run: TensorBoard is written on local disks only' in said
   written = {path.removeprefix('/mine/run/') for path in bucket.find('gs://mine/run')}
-  assert written == {'config.json', 'env.json', 'data.json', 'metrics.jsonl', 'timing.jsonl', 'DONE'}
+  logs = {'metrics.jsonl', 'timing.jsonl', 'batches.jsonl'}
+  assert written == {'config.json', 'env.json', 'data.json', 'OWNER', 'DONE'} | logs
 
   train.run(settings, 'gs://mine/run')
   assert 'gs://mine/run: finished already (12 steps)' in capsys.readouterr().err
@@ -100,6 +105,37 @@ def test_rows_wait_for_the_checkpoint_and_those_past_a_restored_one_are_dropped(
   assert [r['step'] for r in metrics.read('gs://mine/log/metrics.jsonl')] == [1, 2, 3, 4]
   metrics.Log('gs://mine/log', 2, settings).close()
   assert [r['step'] for r in metrics.read('gs://mine/log/metrics.jsonl')] == [1, 2]
+
+
+def test_in_a_bucket_the_token_alone_leaves_one_writer(bucket):
+  with workdir.locked('gs://mine/two') as folder:
+    assert not owner.locks_hold(folder)
+    first, second = (owner.claim(folder, settle=0) for _ in range(2))
+    second()
+    with pytest.raises(WorkdirInUse, match=r'gs://mine/two: taken over by process .*let only one train there') as error:
+      first()
+  assert error.value.exit_code == 5
+  assert [path.removeprefix('/mine/two/') for path in bucket.find('gs://mine/two')] == ['OWNER']
+
+
+def test_an_evaluation_with_a_label_is_done_once_in_a_bucket_too(bucket):
+  workdir.write('gs://mine/once/config.json', config.to_json(resolve.resolve(runs.config())))
+  for needed in (True, False):
+    with once.doing('gs://mine/once', 'mine', ['--lengths=16']) as wanted:
+      assert wanted == needed
+  with once.doing('gs://mine/once', 'mine', ['--lengths=32']) as wanted:  # something else: its rows of before go
+    assert wanted
+    rows = [{'protocol': 'prefix', 'label': name} for name in ('mine', 'other')]
+    evaluate.write('gs://mine/once', rows)
+  with once.doing('gs://mine/once', 'mine', ['--lengths=64']) as wanted:
+    assert metrics.read('gs://mine/once/eval/prefix.jsonl') == rows[1:]
+
+
+def test_changes_of_a_configuration_are_kept_in_a_bucket(bucket):
+  for n in (1, 2):
+    workdir.note_changes('gs://mine/changed', {'log_every_steps': (n, n + 1)}, overridden=False)
+  rows = metrics.read('gs://mine/changed/config_history.jsonl')
+  assert [row['changed'] for row in rows] == [{'log_every_steps': [1, 2]}, {'log_every_steps': [2, 3]}]
 
 
 def test_another_environment_and_other_data_are_seen_in_a_bucket_too(bucket, capsys):
