@@ -51,6 +51,7 @@ def check(name, field):
     return
   if importlib.util.find_spec('gcsfs') is None:
     raise ConfigError(f"{field}: {name} needs the gcsfs package (pip install -e '.[gcs]')")
+  _look_each_time()
   bucket = '/'.join(str(name).split('/')[:3])
   if bucket == 'gs://':
     raise ConfigError(f'{field}: {name} names no bucket (gs://bucket/folder)')
@@ -64,6 +65,14 @@ def check(name, field):
     missing = any(word in said.lower() for word in WITHOUT_CREDENTIALS)
     way_out = 'gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=key.json; the account needs to list, read and write'
     raise DataError(f'{field}: {bucket} cannot be used: {said} ({way_out if missing else "try: gcloud storage ls " + bucket})')
+
+
+def _look_each_time():
+  """gcsfs would remember listings, and the sizes in them, of what other processes write over."""
+  from fsspec import config
+
+  for scheme in ('gs', 'gcs'):
+    config.conf.setdefault(scheme, {}).setdefault('use_listings_cache', False)
 
 
 def _within(seconds, call):
