@@ -49,11 +49,18 @@ def test_a_dry_run_prints_every_command_and_runs_none(arguments, commands):
   assert hosts in err
 
 
+def for_hosts(*arguments):
+  """The command that the hosts' shells would get."""
+  code, _, err = said('--dry_run', *arguments)
+  assert code == 0, err
+  quoted = err.splitlines()[-1].partition('--worker=all ')[2]
+  printed = subprocess.run(['bash', '-c', f'printf %s {quoted}'], capture_output=True, text=True, check=True)
+  return printed.stdout.removeprefix('--command=')
+
+
 def test_what_runs_on_the_hosts_has_the_words_that_were_given(tmp_path):
   """The command for the hosts is run here, with a run that only prints its arguments."""
-  code, _, err = said('--dry_run', 'run', '--', 'train.py', "--config=c.py:stack(rope, alibi(slope='x'))", '--workdir=gs://b/$HOME')
-  assert code == 0
-  command = subprocess.run(['bash', '-c', f'printf %s {err.partition("--command=")[2]}'], capture_output=True, text=True, check=True).stdout
+  command = for_hosts('run', '--', 'train.py', "--config=c.py:stack(rope, alibi(slope='x'))", '--workdir=gs://b/$HOME')
   home = tmp_path / 'pe_jax'
   (home / '.venv' / 'bin').mkdir(parents=True)
   (home / 'scripts').mkdir()
@@ -65,6 +72,32 @@ def test_what_runs_on_the_hosts_has_the_words_that_were_given(tmp_path):
     "<train.py><--config=c.py:stack(rope, alibi(slope='x'))><--workdir=gs://b/$HOME><--coordinator=auto>"
   )
   assert (home / 'run.pid').read_text().strip().isdigit()
+  (home / 'run.pid').write_text(str(os.getpid()))  # one that still runs
+  done = subprocess.run(['bash', '-c', command], cwd=tmp_path, check=False, capture_output=True, text=True)
+  assert (done.returncode, done.stderr.count('\n')) == (5, 1)
+  assert done.stderr.startswith('ERROR: a run goes on there (')
+  assert 'stop ends it)' in done.stderr
+
+
+def test_setting_up_a_host_unpacks_and_installs_for_a_python_that_is_new_enough(tmp_path):
+  """With a python3 that writes down what it is asked for, and makes an environment of itself."""
+  (tmp_path / 'bin').mkdir()
+  (tmp_path / 'bin' / 'python3').write_text(
+    '#!/bin/sh\necho "$@" >> "$HOME/log"\ncase "$*" in *"uv venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;; esac\n'
+  )
+  (tmp_path / 'bin' / 'python3').chmod(0o755)
+  (tmp_path / 'train.py').write_text('')
+  subprocess.run(['tar', '-czf', 'pe_jax.tar.gz', 'train.py'], cwd=tmp_path, check=True)
+  path = f'{tmp_path / "bin"}:/usr/bin:/bin'
+  subprocess.run(['bash', '-c', for_hosts('setup')], cwd=tmp_path, env={'PATH': path, 'HOME': str(tmp_path)}, check=True)
+  assert (tmp_path / 'pe_jax' / 'train.py').exists()
+  asked = (tmp_path / 'log').read_text().splitlines()
+  assert asked[:3] == [
+    '-m pip install -q --user uv',
+    '-m uv venv -q --clear --seed --python 3.12 .venv',
+    '-m pip install -q -c constraints.txt -e .[tpu,gcs]',
+  ]
+  assert asked[3].startswith('-c import jax')
 
 
 @pytest.mark.parametrize(
@@ -88,6 +121,8 @@ def test_a_mistake_is_a_line(arguments, says):
 
 
 def test_help_says_what_there_is():
+  code, out, _ = said('--help', script='again.sh')
+  assert (code, 'scripts/again.sh python train.py' in out) == (0, True)
   code, out, _ = said('--help')
   assert code == 0
   for word in ('create', 'setup', 'run --', 'logs', 'stop', 'fetch', 'delete', '--dry_run'):
