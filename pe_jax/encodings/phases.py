@@ -39,16 +39,30 @@ def cos_sin(position: ArrayLike, frequency_F: ArrayLike) -> tuple[jax.Array, jax
 
   A host array of frequencies (NumPy, float64) takes the exact integer path; a traced one is multiplied in float32 and has its error.
   """
+  return jax.lax.platform_dependent(angle(position, frequency_F), cpu=kept, default=waves)
+
+
+def angle(position: ArrayLike, frequency_F: ArrayLike) -> jax.Array:
+  """position x frequency in radians, float32, shape (*position.shape, F); less its whole turns where frequencies are a host array."""
   position = jnp.asarray(position)[..., None]
+  axes = tuple(range(position.ndim - 1))
   if isinstance(frequency_F, np.ndarray):
-    high, low = (w.reshape((1,) * (position.ndim - 1) + w.shape) for w in words(frequency_F))
-    return cos_sin_of_words(position, high, low)
-  frequency = jnp.asarray(frequency_F, jnp.float32)
-  angle = position.astype(jnp.float32) * frequency.reshape((1,) * (position.ndim - 1) + frequency.shape)
-  return jnp.cos(angle), jnp.sin(angle)
+    return turn(position, *(np.expand_dims(w, axes) for w in words(frequency_F))) * np.float32(2 * np.pi)
+  return position.astype(jnp.float32) * jnp.expand_dims(jnp.asarray(frequency_F, jnp.float32), axes)
 
 
 def cos_sin_of_words(position, high, low):
   """`cos_sin` for words that differ from token to token; shapes broadcast."""
-  angle = turn(position, high, low) * np.float32(2 * np.pi)
+  return jax.lax.platform_dependent(turn(position, high, low) * np.float32(2 * np.pi), cpu=kept, default=waves)
+
+
+def waves(angle):
+  """(cos, sin)."""
   return jnp.cos(angle), jnp.sin(angle)
+
+
+def kept(angle):
+  """`waves`, computed once. XLA's compiler for CPUs fuses a cosine into each of its uses, past an optimization barrier too: each layer
+  would compute it again for every head, a tenth of a training step. Into a branch it fuses nothing, and that angles are numbers it can't know.
+  """
+  return jax.lax.cond(jnp.all(angle == angle), waves, waves, angle)

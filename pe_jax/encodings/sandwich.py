@@ -15,7 +15,7 @@ from pe_jax.encodings.base import Encoding, Traits
 
 def bias(num_heads, distance, width=128):
   """The bias of each head, float32, shape (H, *distance.shape)."""
-  cos, _ = phases.cos_sin(jnp.abs(jnp.asarray(distance)), sinusoidal.frequencies(width))
+  cos = jnp.cos(phases.angle(jnp.abs(jnp.asarray(distance)), sinusoidal.frequencies(width)))
   strength_H = (8 * np.arange(1, num_heads + 1) / num_heads).astype(np.float32)
   return jnp.sum(cos - 1.0, axis=-1)[None] / strength_H.reshape((-1,) + (1,) * (cos.ndim - 1))
 
