@@ -1,6 +1,7 @@
 # make demo       train four encodings short and test them long: the table and the figure
 # make test       the whole test suite
 # make contract   every encoding through every property of the contract: the table of worst errors
+# make bad_input  140 kinds of bad input, and what each is answered with
 # make mutants    known faults, and one against every promise, planted in a copy: does a test go red?
 # make soak       two hundred training runs killed at random: does each end with the bits of one that was not? (ARGS=--kills=20: fewer)
 # make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
@@ -16,7 +17,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test contract mutants soak parity bench fits findings lint audit clean
+.PHONY: demo test contract bad_input mutants soak parity bench fits findings lint audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -55,6 +56,9 @@ contract: $(VENV)/test
 
 mutants: $(VENV)/test
 	@$(VENV)/bin/python tests/mutants.py $(ARGS)
+
+bad_input: $(VENV)/test
+	@$(VENV)/bin/python tests/bad_input/table.py $(ARGS)
 
 soak: $(VENV)/run
 	@$(VENV)/bin/python scripts/soak.py $(ARGS)

@@ -262,9 +262,11 @@ class Loop:
           state = self._host_state()
           self._save(n - 1, dataclasses.replace(state, finite=state.finite | True), before)
     self.checkpoints.close()
+    newest = self.checkpoints.latest()
+    there = 'there is no checkpoint yet' if newest is None else f'the newest checkpoint is of step {newest}'
     raise NotFinite(
       f'{said} at learning rate {numbers["learning_rate"]:.3g} (lower optim.learning_rate, lengthen optim.warmup_steps, or look into it: '
-      f'python scripts/replay.py --workdir={self.folder}; the newest checkpoint is of step {self.checkpoints.latest()})'
+      f'python scripts/replay.py --workdir={self.folder}; {there})'
     )
 
   def _log_speed(self, n):

@@ -1,6 +1,6 @@
-"""Faults against the promises of docs/guarantees.md: (name, file, text that stands there once, what it becomes, tests: one must fail).
+"""Faults against the promises of docs/guarantees.md on runs: (name, file, text that stands there once, what it becomes, tests).
 
-`make mutants` plants them beside those of mutants.py; tests/test_guarantees.py sees that every promise has one.
+One of the tests must fail. `make mutants` plants them beside those of mutants.py; tests/test_guarantees.py sees that every promise has one.
 """
 
 TRAIN, CHECKPOINT, SAVED = 'pe_jax/train.py', 'pe_jax/checkpoint.py', 'pe_jax/saved.py'
@@ -8,7 +8,7 @@ WORKDIR, OWNER, CHANGES, STEP = 'pe_jax/workdir.py', 'pe_jax/owner.py', 'pe_jax/
 KILLED = 'tests/test_kills.py::test_a_run_that_is_killed_at_random_ends_with_the_bits_of_one_that_is_not[learned concat x4]'
 RESTORED = "    return self.spread.put_state(state) if self.config.parallel == 'pmap' else state\n"
 SET_ASIDE = 'tests/test_checkpoint.py::test_what_is_no_checkpoint_of_the_run_is_set_aside_by_name'
-MISTAKES = 'tests/test_cli.py::test_every_mistake_is_one_line_at_once_and_leaves_nothing_behind'
+SEEDS, TOGETHER = 'pe_jax/seeds.py', 'tests/test_seeds.py::test_'
 
 ROWS = (
   # A run that is killed
@@ -52,6 +52,13 @@ ROWS = (
     '      (self._folder / str(step)).rename(self._bad / name)',
     '      (self._folder / str(step)).rmtree()',
     (f'{SET_ASIDE}[no item]',),
+  ),
+  (
+    'leftovers stay',
+    CHECKPOINT,
+    "    for path in self._folder.glob(f'*{ocp.utils.TMP_DIR_SUFFIX}*') if self._local else ():\n",
+    '    for path in ():\n',
+    (f'{SET_ASIDE}[left over]',),
   ),
   (
     'silent start from 0',
@@ -224,90 +231,40 @@ ROWS = (
     '        self.pending.append((n, numbers, batch, position))\n',
     ('tests/test_nonfinite.py::test_the_batch_can_be_replayed',),
   ),
-  # What users are told and shown
-  ('two lines', 'pe_jax/cli.py', "    print(f'ERROR: {error}', file", "    print(f'ERROR:\\n{error}', file", (MISTAKES,)),
+  # Seeds trained together
   (
-    'no suggestion',
-    'pe_jax/config.py',
-    '  close = difflib.get_close_matches(',
-    '  close = [] and difflib.get_close_matches(',
-    ('tests/test_config.py::test_unknown_and_missing_fields_are_named',),
+    'rows of one seed for all',
+    SEEDS,
+    'self.asked[lane if lane in going else going[0]][1]',
+    'self.asked[going[0]][1]',
+    (f'{TOGETHER}three_seeds_together_are_the_three_runs_alone',),
   ),
   (
-    'empty ones not counted',
-    'pe_jax/data/blocks.py',
-    "{'empty': empty,",
-    "{'empty': 0,",
-    ('tests/data/test_pipeline.py::test_counts_say_what_was_left_out',),
-  ),
-  (
-    'bad bytes replaced without a word',
-    'pe_jax/data/documents.py',
-    "    if errors == 'strict':\n",
-    "    if errors == 'never':\n",
-    ('tests/data/test_text_source.py::test_text_that_is_not_utf8_stops_or_is_replaced_and_counted',),
-  ),
-  (
-    'half of the phase',
-    'pe_jax/encodings/phases.py',
-    'jax.lax.bitcast_convert_type(p * high + carry, jnp.int32)',
-    'jax.lax.bitcast_convert_type(p * high, jnp.int32)',
-    ('tests/encodings/test_values.py::test_phases_are_right_to_a_millionth_up_to_a_million',),
-  ),
-  (
-    'every device by itself',
+    'state of one seed for all',
     'pe_jax/parallel.py',
-    "    return jax.lax.psum(sums, 'devices')\n",
-    '    return sums\n',
-    ('tests/test_parallel.py::test_twenty_steps_have_the_same_losses_however_they_are_spread',),
+    'jax.tree.map(lambda *x: jnp.stack(x), *states)',
+    'jax.tree.map(lambda *x: jnp.stack([x[0]] * len(x)), *states)',
+    (f'{TOGETHER}seeds_that_are_killed_three_times_end_with_the_bits_of_those_that_are_not',),
   ),
   (
-    'kernel that does not refuse',
-    'pe_jax/attention.py',
-    '  if why := kernels.refusal(name, enc, case):\n',
-    '  if why := False:\n',
-    ('tests/test_kernels.py::test_a_kernel_that_cannot_serve_refuses_before_anything_is_compiled',),
+    'seeds that wait are trained',
+    SEEDS,
+    '[lane in going for lane in self.lanes]',
+    '[True for lane in self.lanes]',
+    (f'{TOGETHER}runs_go_on_together_and_alone_in_turn',),
   ),
   (
-    'whole rows of a long text',
-    'pe_jax/attention.py',
-    "  elif path == 'blockwise':\n",
-    "  elif path == 'never':\n",
-    ('tests/test_attention.py::test_long_texts_never_need_an_array_of_queries_by_keys',),
+    'one that ends, ends all',
+    SEEDS,
+    '    except (NotFinite, Preempted, WorkdirInUse) as error:\n',
+    '    except (Preempted, WorkdirInUse) as error:\n',
+    (f'{TOGETHER}a_seed_that_is_not_finite_ends_and_the_others_do_not',),
   ),
   (
-    'other targets compared',
-    'pe_jax/report/protocols.py',
-    '    if len(names) > 1\n',
-    '    if len(names) > 9\n',
-    ('tests/test_protocols.py::test_rows_of_other_targets_are_called_not_comparable',),
-  ),
-  (
-    'one name in a row',
-    'pe_jax/evaluate/__init__.py',
-    "{'encoding': str(found.spec),",
-    "{'encoding': str(spec),",
-    ('tests/test_evaluation.py::test_a_map_takes_its_factor_from_the_length_and_the_row_has_both_names',),
-  ),
-  (
-    'base not inherited',
-    'pe_jax/evaluate/__init__.py',
-    'encodings.parse(str(encodings.inherit(s, trained)))',
-    'encodings.parse(str(s))',
-    ('tests/test_evaluation.py::test_a_map_reads_the_base_that_was_trained',),
-  ),
-  (
-    'remainders dropped',
-    'pe_jax/data/packing.py',
-    '  rest = np.flatnonzero(~full)\n',
-    '  rest = np.flatnonzero(~full)[:0]\n  size = np.where(full, size, 0)\n',
-    ('tests/data/test_pipeline.py::test_every_length_scores_the_same_targets',),
-  ),
-  (
-    'trained on test samples',
-    'pe_jax/tasks/batches.py',
-    "self._role[length] = 'train' if samples.divided(self._task, length) else None",
-    'self._role[length] = None',
-    ('tests/tasks/test_task_runs.py::test_no_test_sample_can_have_been_trained_on',),
+    'one that is taken over, ends all',
+    SEEDS,
+    '    except (NotFinite, Preempted, WorkdirInUse) as error:\n',
+    '    except (NotFinite, Preempted) as error:\n',
+    (f'{TOGETHER}a_seed_whose_folder_is_taken_over_ends_and_the_others_do_not',),
   ),
 )

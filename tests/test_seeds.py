@@ -10,7 +10,7 @@ import pytest
 import tiny_runs as runs
 
 import pe_jax
-from pe_jax import metrics, seeds, step, train, workdir
+from pe_jax import metrics, owner, seeds, step, train, workdir
 from pe_jax.errors import ConfigDiffers, ConfigError, NotFinite, Preempted, WorkdirInUse
 
 pytestmark = pytest.mark.xdist_group('seeds')  # what is made once in a process is used by all of the file
@@ -153,6 +153,27 @@ def test_a_seed_that_is_not_finite_ends_and_the_others_do_not(tmp_path, monkeypa
     assert_same_run(together[seed], alone(seed))
   with pytest.raises(NotFinite, match='run-102: step 1: '):
     seeds.run(runs.config(**CHANGES), together)
+
+
+def test_a_seed_whose_folder_is_taken_over_ends_and_the_others_do_not(tmp_path, monkeypatch, capsys):
+  claim = owner.claim
+
+  def claimed(folder):
+    still_mine = claim(folder)
+    if folder.name == 'run-102':
+      workdir.write_json(folder / 'OWNER', {'token': 'another', 'process': 1, 'host': 'elsewhere'})
+    return still_mine
+
+  monkeypatch.setattr(owner, 'claim', claimed)
+  together = folders(tmp_path)
+  with pytest.raises(WorkdirInUse) as error:
+    seeds.run(runs.config(**CHANGES), together)
+  assert 'run-102: taken over by process 1 on elsewhere' in str(error.value)
+  assert 'run-101' not in str(error.value)
+  assert 'the other seeds go on' in capsys.readouterr().err
+  assert not [p for p in (together[102] / 'checkpoints').iterdir() if p.name.isdecimal()]
+  for seed in (101, 103):
+    assert_same_run(together[seed], alone(seed))
 
 
 def test_what_takes_one_seed_at_a_time_is_refused_before_anything_is_written(tmp_path, monkeypatch):

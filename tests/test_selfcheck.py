@@ -6,11 +6,12 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import pytest
 import tiny_runs as runs
 
-from pe_jax import selfcheck, train
-from pe_jax.selfcheck import Row, checks, contract, kernels, killed, properties, table
+from pe_jax import model, selfcheck, train
+from pe_jax.selfcheck import Row, checks, contract, kernels, killed, order, properties, table, together
 
 pytestmark = pytest.mark.xdist_group('selfcheck')
 MACHINE = {
@@ -54,20 +55,77 @@ def test_a_kernel_is_compared_with_plain_attention_and_a_wrong_one_is_told(monke
   assert found['worst'] == '1e-02'
 
 
+@pytest.mark.parametrize('spec', ['rope', 'learned(max_length=64)', 'dynamic_ntk(factor=2)', 'fox'])
+def test_one_program_shows_what_seven_show(spec):
+  """Relative or not, dependent on the length or not, with gates that look at content: as each property by itself gives it."""
+  found = together.tried(spec)
+  assert tuple(found) == together.NAMES
+  for name, function in found.items():
+    value, (alone, tolerance) = function(), properties.PROPERTIES[name]
+    assert properties.holds(value, tolerance), name
+    if name in ('shift', 'prefix'):
+      assert isinstance(value, str) == isinstance(alone(spec), str), name
+
+
+def broken(kind, logits, tokens, pos, doc):
+  """Logits that show what must not be seen."""
+  told = {
+    'causal': jnp.roll(tokens, -1, axis=1),  # each sees the next one
+    'exact': jnp.where(doc == 2, tokens[:, :1], 0),  # the second document sees the first
+    'batch': jnp.broadcast_to(tokens[:1, -1:], tokens.shape),  # every row sees the first
+    'packed': jnp.arange(tokens.shape[1])[None] * (doc == 2),  # the index in the row, where a position is wanted
+    'left pad': jnp.argmax(doc > 0, axis=1)[:, None],
+    'prefix': jnp.sum(doc == 1, axis=1)[:, None],
+    'shift': pos,
+  }
+  return logits + 0.01 * told[kind][..., None]
+
+
+@pytest.mark.parametrize('kind', together.NAMES)
+def test_each_of_the_seven_sees_its_fault(monkeypatch, kind):
+  apply = model.apply
+
+  def wrong(config, enc, params, tokens, where):
+    return broken(kind, apply(config, enc, params, tokens, where), tokens, where.i_BT, where.qdoc_BT)
+
+  monkeypatch.setattr(model, 'apply', wrong)
+  found = together.tried('rope')
+  assert not properties.holds(found[kind](), properties.PROPERTIES[kind][1])
+
+
 def test_encodings_are_taken_until_the_time_is_up(monkeypatch):
-  wanted = {name: properties.PROPERTIES[name] for name in ('exact', 'packed')}
-  monkeypatch.setattr(contract, 'WANTED', tuple(wanted))
   monkeypatch.setattr(contract, 'specs', lambda: ['alibi', 'nope'])
-  first, rest = contract.rows(time.monotonic() + 1e-3)
-  assert (first.check, first.holds, first.note) == ('alibi', True, '1 properties, then the time was up')
-  assert (rest.holds, 'the time was up' in rest.note) == (None, True)
+  monkeypatch.setattr(contract, 'mechanisms', lambda: ['alibi'])
+  monkeypatch.setattr(contract, 'MORE', ('chunked',))
+  monkeypatch.setattr(together, 'tried', lambda spec: {'exact': lambda: 0.0, 'packed': lambda: 3e-7})
+  assert list(contract.rows(False, time.monotonic() - 1)) == []
+  found = list(contract.rows(False, time.monotonic() + 60))
+  assert [row.check for row in found] == ['alibi', 'nope', 'alibi, further'] == contract.names(False)
+  assert [row.check for row in contract.rows(True, time.monotonic() + 60)] == ['alibi', 'nope'] == contract.names(True)
+  assert (found[0].holds, found[0].note, found[0].worst, found[0].allowed) == (True, '2 properties', '3e-07 (packed)', '1e-05')
+  assert (found[2].holds, found[2].note) == (True, '1 properties')
+
+
+def test_what_does_not_hold_and_what_breaks_is_told_by_its_property(monkeypatch):
   monkeypatch.setattr(contract, 'specs', lambda: ['alibi'])
-  (row,) = contract.rows(time.monotonic() + 60)
-  assert (row.holds, row.note, row.allowed) == (True, '2 properties', '1e-05')
-  monkeypatch.setattr(properties, 'PROPERTIES', {'exact': (lambda spec: 3e-7, 0), 'packed': (lambda spec: float('nan'), 1e-5)})
-  (row,) = contract.rows(time.monotonic() + 60)
-  assert row.holds is False
-  assert row.note == 'exact: 3.0e-07 where 0e+00 is allowed; packed: nan where 1e-05 is allowed'
+  monkeypatch.setattr(together, 'tried', lambda spec: {'exact': lambda: 3e-7, 'packed': lambda: float('nan'), 'batch': lambda: 1 / 0})
+  (row,) = contract.rows(True, time.monotonic() + 60)
+  said = 'exact: 3.0e-07 where 0e+00 is allowed; packed: nan where 1e-05 is allowed; batch: ZeroDivisionError: division by zero'
+  assert (row.holds, row.note) == (False, said)
+  monkeypatch.setattr(together, 'tried', lambda spec: 1 / 0)
+  (row,) = contract.rows(True, time.monotonic() + 60)
+  assert (row.holds, row.note) == (False, 'ZeroDivisionError: division by zero')
+
+
+def test_what_nothing_came_of_is_counted_and_named():
+  wanted = ['a', *(f'e{n}' for n in range(10))]
+  (row,) = order.left_out(wanted, [Row('a', True)], 'the time was up')
+  assert (row.check, row.holds, row.note, row.count) == ('10 more: e0, e1, e2, e3, e4, e5, e6, e7, …', None, 'the time was up', 10)
+  assert order.left_out(wanted[:1], [Row('a', False)], '') == []
+  (row,) = order.left_out([], [], 'the time was up')  # not even the machine could be asked
+  assert (row.check, row.holds, row.count) == ('all but the runs that are killed', None, 1)
+  text = table.text({}, [Row('a', True), Row('x', None, count=10), Row('y', None, count=0)], 1)
+  assert text.startswith('### pe_jax selfcheck: 1 checks hold, 10 NOT TRIED (1 s)')
 
 
 def test_an_accelerator_may_add_up_in_another_order_and_not_leak(monkeypatch):
@@ -89,6 +147,7 @@ def test_the_default_products_of_a_cpu_are_full_ones():
 
 def test_a_run_that_is_killed_ends_like_one_that_is_not(tmp_path):
   """Three real processes, one of which is killed."""
+  killed.write_corpus(tmp_path)
   (row,) = killed.rows(tmp_path, runs.environment(), 1, time.monotonic() + 200)
   assert (row.holds, row.worst, row.note) == (True, '0 different', 'killed 1 times before the end')
 
@@ -120,7 +179,7 @@ def test_the_table_can_be_pasted_into_an_issue():
     Row('rest', None),
   ]
   text = table.text(MACHINE, rows, 100.4)
-  assert text.splitlines()[0] == '### pe_jax selfcheck: 1 of 2 checks DO NOT HOLD, 1 not tried (100 s)'
+  assert text.splitlines()[0] == '### pe_jax selfcheck: 1 of 2 checks DO NOT HOLD, 1 NOT TRIED (100 s)'
   assert '- 1 x NVIDIA H200 (gpu), 16 cores, x86_64' in text
   assert '| rope | holds | 3e-07 (shift) | 1e-04 | 12 properties | 3 |' in text
   assert '| kernel cudnn: rope | **DOES NOT HOLD** |  |  | a/b | 0 |' in text

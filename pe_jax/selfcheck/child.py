@@ -1,7 +1,7 @@
 """The processes that the self-check starts.
 
-python -m pe_jax.selfcheck.child checks SECONDS [quick]    one JSON object a line: the machine, then a row for each check
-python -m pe_jax.selfcheck.child train WORKDIR CORPUS      a training run, from where it was left
+python -m pe_jax.selfcheck.child checks END WORKDIR CORPUS [quick]    one JSON object a line: the machine, then a row for each check
+python -m pe_jax.selfcheck.child train WORKDIR CORPUS                 a training run, from where it was left
 """
 
 import sys
@@ -14,7 +14,8 @@ def main(arguments):
   if arguments[0] == 'train':
     checks.train_run(*arguments[1:])
   else:
-    checks.run(float(arguments[1]), 'quick' in arguments[2:])
+    end, workdir, corpus, *rest = arguments[1:]
+    checks.run(float(end), 'quick' in rest, workdir, corpus)
 
 
 if __name__ == '__main__':

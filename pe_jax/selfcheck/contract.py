@@ -1,25 +1,43 @@
 """Encodings through those properties of the contract that depend on the backend, at its tolerances, until the time is up.
 
+All of them first through what one program each can show (together.py), then one of each mechanism through decoding with a cache,
+attention in chunks and blocks, gradients, and bfloat16.
+
 Matrix products are made in full float32 ('highest'): what a GPU or TPU rounds off by default would hide a fault of 1e-3. What that is
 here is measured beside it (`default_precision`). What another shape may add up in another order, an accelerator is allowed ten times as
 much of; what must be equal to the last bit must be so everywhere.
 """
 
+import functools
 import time
 
 import jax
 import numpy as np
 
-from pe_jax.selfcheck import Row, properties, tiny
+from pe_jax.selfcheck import Row, properties, tiny, together
 
-WANTED = ('decoded', 'packed', 'exact', 'causal', 'left pad', 'batch', 'shift', 'chunked', 'blocks', 'prefix', 'gradient', 'bfloat16')
+MORE = ('decoded', 'chunked', 'blocks', 'gradient', 'bfloat16')
 FIRST = ('rope', 'alibi', 't5', 'learned', 'yarn', 'fire', 'cope', 'fox', 'dynamic_ntk(factor=2)', 'sinusoidal', 'xpos', 'log_n')
 
 
 def specs():
   """All encodings of the contract, one of each mechanism first."""
-  first = [properties.SETTINGS.get(name, name) for name in FIRST]
-  return first + [spec for spec in properties.SPECS if spec not in first]
+  return mechanisms() + [spec for spec in properties.SPECS if spec not in mechanisms()]
+
+
+def mechanisms():
+  """One encoding of each."""
+  return [properties.SETTINGS.get(name, name) for name in FIRST]
+
+
+def names(quick):
+  """What `rows` will call the rows that it yields, if there is time for all."""
+  return [*specs(), *(() if quick else map(further, mechanisms()))]
+
+
+def further(spec):
+  """The name of an encoding's second row."""
+  return f'{spec}, further'
 
 
 def allowed(tolerance):
@@ -27,41 +45,45 @@ def allowed(tolerance):
   return tolerance if not tolerance or jax.default_backend() == 'cpu' else 10 * tolerance
 
 
-def rows(end):
-  """Yields a Row for each encoding, and one for those that the time, which ends at `end` of time.monotonic(), was not enough for."""
-  todo = specs()
-  while todo and time.monotonic() < end:
-    yield _row(todo.pop(0), end)
-  if todo:
-    said = f'{len(todo)} more: the time was up (make contract, from the sources, takes them all)'
-    yield Row('encodings', None, note=said)
+def rows(quick, end):
+  """Yields a Row for each of `names`, as many as there is time for until `end` of time.monotonic()."""
+  for spec in specs():
+    if time.monotonic() > end:
+      return
+    yield _row(spec, functools.partial(together.tried, spec))
+  for spec in () if quick else mechanisms():
+    if time.monotonic() > end:
+      return
+    functions = {name: functools.partial(properties.PROPERTIES[name][0], spec) for name in MORE}
+    yield _row(further(spec), functools.partial(dict, functions))
 
 
-def _row(spec, end):
-  start, tried, wrong, worst = time.monotonic(), 0, [], (0.0, '', '')
-  for name in WANTED:
-    if tried and time.monotonic() > end:
-      break
-    function, tolerance = properties.PROPERTIES[name]
-    tolerance, tried = allowed(tolerance), tried + 1
-    value, said = _measured(function, spec, tolerance)
+def _row(check, make):
+  """`make` gives {property's name: what measures it}."""
+  start, wrong, worst = time.monotonic(), [], (0.0, '', '')
+  functions, said = _measured(make)
+  wrong += [said] if said else []
+  for name, function in (functions or {}).items():
+    tolerance = allowed(properties.PROPERTIES[name][1])
+    value, said = _measured(function)
+    if not said and not properties.holds(value, tolerance):
+      said = f'{value:.1e} where {tolerance:.0e} is allowed'
     wrong += [f'{name}: {said}'] if said else []
     if isinstance(value, float) and tolerance:
       worst = max(worst, (value / tolerance, f'{value:.0e} ({name})', f'{tolerance:.0e}'))
   tiny.forward.cache_clear()
   jax.clear_caches()
-  note = '; '.join(wrong) if wrong else f'{tried} properties' + ('' if tried == len(WANTED) else ', then the time was up')
-  return Row(spec, not wrong, worst[1], worst[2], note, time.monotonic() - start)
+  note = '; '.join(wrong) if wrong else f'{len(functions)} properties'
+  return Row(check, not wrong, worst[1], worst[2], note, time.monotonic() - start)
 
 
-def _measured(function, spec, tolerance):
-  """(what the property gave, '' if that is right or else a sentence)."""
+def _measured(function):
+  """(what the function gave, '' or why it gave nothing)."""
   try:
     with jax.default_matmul_precision('highest'):
-      value = function(spec)
+      return function(), ''
   except Exception as error:  # one encoding's fault is one line of the table
     return None, f'{type(error).__name__}: {" ".join(str(error).split())[:200]}'
-  return value, '' if properties.holds(value, tolerance) else f'{value:.1e} where {tolerance:.0e} is allowed'
 
 
 def default_precision():

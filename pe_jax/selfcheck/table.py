@@ -7,7 +7,8 @@ def text(machine, rows, seconds):
   """Machine, verdict and a line for each check."""
   wrong, tried = sum(row.holds is False for row in rows), sum(row.holds is not None for row in rows)
   verdict = f'{tried} checks hold' if not wrong else f'{wrong} of {tried} checks DO NOT HOLD'
-  verdict += f', {len(rows) - tried} not tried' if tried < len(rows) else ''
+  untried = sum(row.count for row in rows if row.holds is None)
+  verdict += f', {untried} NOT TRIED' if untried else ''
   lines = [f'### pe_jax selfcheck: {verdict} ({seconds:.0f} s)', '', *known(machine), '']
   lines += ['| check | result | worst | allowed | note | s |', '|---|---|---|---|---|--:|']
   for row in rows:
