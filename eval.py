@@ -15,12 +15,11 @@ Prints tables, the accounting of what longer windows gain, and for every encodin
 appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length).
 """
 
-import pathlib
 import sys
 
 from absl import flags
 
-from pe_jax import cli
+from pe_jax import cli, join
 
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
 LENGTHS = flags.DEFINE_list('lengths', None, 'Lengths in tokens, comma-separated.')
@@ -52,6 +51,7 @@ def main():
   lengths = cli.integers('lengths', '512,1024,2048')
   step = STEP.value if STEP.value == 'best' else None if STEP.value == 'last' else cli.integer('step', STEP.value)
   specs = cli.encoding_list(ENCODINGS.value)
+  join.from_flags()
 
   from pe_jax import once
 
@@ -63,27 +63,38 @@ def main():
 def measure(lengths, step, specs):
   """Evaluates, prints and writes."""
   import pe_jax
-  from pe_jax import evaluate, probes
+  from pe_jax import evaluate, hosts, memory, probes, remote
   from pe_jax.evaluate import lengths as three
   from pe_jax.report import probes_figure, probes_text, protocols
 
   options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
   of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
-  run = pe_jax.load(WORKDIR.value, step)
-  subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
+  figures = remote.local(f'{WORKDIR.value}/figures', '--figures') if FIGURES.value else None
+  with hosts.forsaken(WORKDIR.value), hosts.together():
+    run = pe_jax.load(WORKDIR.value, step)
+    subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
   extra = {'step': run.step, 'split': SPLIT.value} | ({'label': LABEL.value} if LABEL.value else {})
-  if PROTOCOLS.value or not PROBES.value:
-    wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
-    rows = evaluate.evaluate(subject, lengths, specs, wanted, extra, options)
-    evaluate.write(WORKDIR.value, rows)
-    print(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)), flush=True)
-  if PROBES.value:
-    wanted = [] if PROBES.value == ['all'] else PROBES.value
-    rows = probes.probe(subject, lengths, specs, wanted, extra, of_probes)
-    probes.write(WORKDIR.value, rows)
-    print(probes_text.text(rows), flush=True)
-    for path in probes_figure.draw(rows, pathlib.Path(WORKDIR.value) / 'figures') if FIGURES.value else ():
-      print(path, flush=True)
+  with hosts.bound(WORKDIR.value), memory.explained_at(lengths):
+    if PROTOCOLS.value or not PROBES.value:
+      wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
+      rows = evaluate.evaluate(subject, lengths, specs, wanted, extra, options)
+      evaluate.write(WORKDIR.value, rows)
+      say(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)))
+    if PROBES.value:
+      wanted = [] if PROBES.value == ['all'] else PROBES.value
+      rows = probes.probe(subject, lengths, specs, wanted, extra, of_probes)
+      probes.write(WORKDIR.value, rows)
+      say(probes_text.text(rows))
+      for path in probes_figure.draw(rows, figures) if figures and hosts.is_first() else ():
+        say(path)
+
+
+def say(text):
+  """Prints, in one of the processes."""
+  from pe_jax import hosts
+
+  if hosts.is_first():
+    print(text, flush=True)
 
 
 if __name__ == '__main__':

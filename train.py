@@ -4,14 +4,15 @@
   python train.py --config=configs/lm.py:rope,runlocal --workdir=runs/b --config.optim.learning_rate=3e-4 --config.encoding='yarn(factor=4)'
   python train.py --config=configs/quickstart.py:alibi --workdir='runs/a-{seed}' --seeds=101,102,103
 
-The same command again goes on where it was left. Exit codes: 0 done, 2 bad settings, 3 bad data, 4 cannot write, 5 workdir in use,
-6 config differs, 7 not finite, 75 stopped by a signal and saved.
+The same command again goes on where it was left. Several hosts: the same command on each, with --coordinator (docs/running.md).
+Exit codes: 0 done, 2 bad settings or not enough memory, 3 bad data, 4 cannot write, 5 workdir in use, 6 config differs, 7 not finite,
+75 stopped by a signal and saved, or another host is gone: run the same command again.
 """
 
 from absl import flags
 from ml_collections import config_flags
 
-from pe_jax import cli
+from pe_jax import cli, join
 
 CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, with an argument after a colon; --config.field=value changes a field.'
@@ -29,6 +30,8 @@ def main():
   cli.required('workdir', 'runs/a')
   config = cli.checked(CONFIG.value)
   folders = cli.seed_folders(WORKDIR.value) if SEEDS.present else {}
+
+  join.from_flags()
 
   from pe_jax import seeds, train  # after the cheap checks: jax takes seconds to import
 

@@ -33,6 +33,7 @@ def listing():
   """The commands with the first sentence of what each says of itself."""
   found = [(f'python -m pe_jax {word}', said) for word, said in words().items()]
   found += [(f'python {path.relative_to(ROOT)}', said) for path in commands() if (said := _first_sentence(path))]
+  found += [(str(path.relative_to(ROOT)), _first_comment(path)) for path in shell_scripts()]
   width = max(len(name) for name, _ in found)
   lines = [f'  {name.ljust(width)}  {said}' for name, said in found]
   return '\n'.join(['Each of these shows its flags with --help:', '', *lines, '', f'They lie in {ROOT}; make lists what it can do.'])
@@ -42,6 +43,16 @@ def commands():
   """The files that are commands: those of the root and of scripts/, which know what to do when they are called."""
   files = [ROOT / 'train.py', ROOT / 'eval.py', *sorted((ROOT / 'scripts').glob('*.py'))]
   return [path for path in files if path.exists() and "__name__ == '__main__'" in path.read_text()]
+
+
+def shell_scripts():
+  """Those of scripts/, for machines that are rented."""
+  return sorted((ROOT / 'scripts').glob('*.sh'))
+
+
+def _first_comment(path):
+  """The line under the first."""
+  return path.read_text().splitlines()[1].removeprefix('# ')
 
 
 def _first_sentence(path):

@@ -15,6 +15,7 @@ ALLOWED = (
   'checkpoint_every_steps',
   'keep_checkpoints',
   'tensorboard',
+  'wandb',
   'nonfinite',
   'nonfinite_in_a_row',
   'mesh.data',

@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
-from pe_jax import fingerprint, saved
+from pe_jax import fingerprint, hosts, saved
 from pe_jax import progress as progress_lib
 from pe_jax.errors import DataError, NotFinite, WriteError
 from pe_jax.workdir import writing
@@ -32,14 +32,19 @@ class Checkpoints:
     self._still_mine, self._in_flight, self._manager = still_mine, False, None
     self._local = '://' not in str(self._folder)
     if not read_only:
-      self._remove_leftovers()
-      # orbax reads the validation losses of all of them at once, and one that cannot be read would stop it.
-      for step in self._numbers():
-        try:
-          saved.read_record(self._folder / str(step))
-        except saved.Damaged as why:
-          self._set_aside(step, why)
+      with hosts.together():
+        if hosts.is_first():
+          self._tidy()
       self._manager = self._made(keep)
+
+  def _tidy(self):
+    """orbax reads the validation losses of all of them at once, and one that cannot be read would stop it."""
+    self._remove_leftovers()
+    for step in self._numbers():
+      try:
+        saved.read_record(self._folder / str(step))
+      except saved.Damaged as why:
+        self._set_aside(step, why)
 
   def _made(self, keep):
     # BestN ranks ascending and keeps the tail, hence the minus: the lowest validation loss is the best.
@@ -69,6 +74,10 @@ class Checkpoints:
     """All steps on disk, oldest first; those that are not even complete are left out."""
     return [step for step in self._numbers() if saved.is_there(self._folder / str(step))]
 
+  def has(self, step):
+    """Whether a step is on disk; of several processes the first looks, for all of them."""
+    return hosts.gathered(step in self.steps())[0]
+
   def latest(self):
     """The newest step on disk, or None."""
     return max(self.steps(), default=None)
@@ -90,9 +99,8 @@ class Checkpoints:
     if bad := [name for name, p in prints.items() if p.not_finite]:
       raise NotFinite(f'{self._folder}: step {step}: {bad[0]} is not finite, so nothing was saved (go on from an older checkpoint)')
     self.check_space(state)
-    if step in self._numbers():  # nothing of ours: orbax would delete it
-      self._set_aside(step, 'stood where a checkpoint was to be written')
-      self._manager.reload()
+    if hosts.gathered(step in self._numbers())[0]:  # nothing of ours: orbax would delete it
+      self._put_away(step, 'stood where a checkpoint was to be written')
     items = {'state': ocp.args.StandardSave(state)}
     items['progress'] = ocp.args.JsonSave(saved.sealed(progress, step, prints, validation_loss))
     metrics = None if validation_loss is None else {'validation_loss': validation_loss}
@@ -120,13 +128,12 @@ class Checkpoints:
 
     Those that are not are set aside. If that leaves none, WriteError: a run that had checkpoints must not begin anew without a word.
     """
-    for step in reversed(self.steps()):
+    for step in reversed(hosts.gathered(self.steps())[0]):
       try:
-        return step, *saved.read(self._folder / str(step), like)
+        return step, *saved.read(self._folder / str(step), like, lambda: hosts.together(saved.Damaged))
       except saved.Damaged as why:
-        self._set_aside(step, why)
-        self._manager.reload()
-    aside = sorted(p.name for p in self._bad.iterdir()) if self._bad.exists() else []
+        self._put_away(step, why)
+    aside = hosts.gathered(sorted(p.name for p in self._bad.iterdir()) if self._bad.exists() else [])[0]
     if aside:
       way_out = f'move a repaired one back, or move {self._bad} elsewhere to begin at step 0'
       raise WriteError(f'{self._folder}: none can be read, and {self._bad.name} holds {", ".join(aside)} ({way_out})')
@@ -186,6 +193,13 @@ class Checkpoints:
       except Exception as error:
         raise self._not_written('the last checkpoint', error) from error
 
+  def _put_away(self, step, why):
+    """Sets a checkpoint aside in one of the processes, while all of them know of it."""
+    with hosts.together():
+      if hosts.is_first():
+        self._set_aside(step, why)
+    self._manager.reload()
+
   def _set_aside(self, step, why):
     """Moves what cannot be trusted out of the way. Nothing is ever deleted."""
     names = {p.name for p in self._bad.iterdir()} if self._bad.exists() else set()
@@ -202,7 +216,8 @@ class Checkpoints:
 
   def _not_written(self, what, error):
     """The sentence, after the leftovers of the attempt are gone."""
-    self._remove_leftovers()
+    if hosts.is_first():
+      self._remove_leftovers()
     newest = self.latest()
     there = 'there is none on disk yet' if newest is None else f'the newest on disk is of step {newest}'
     way_out = 'make room, then run the same command again'

@@ -98,6 +98,7 @@ def default():
   c.checkpoint_every_steps = 200  # 0: only at the end
   c.keep_checkpoints = 2  # newest ones kept, beside the best by validation loss
   c.tensorboard = True
+  c.wandb = ''  # a project of Weights & Biases that gets the rows of metrics.jsonl too; '': none
   c.init_from = ''  # a workdir whose parameters this run starts from
   c.init_resize = 'refuse'  # a position table of another size there: 'refuse', 'extend' (new rows as at initialisation) or 'interpolate'
   return c

@@ -47,3 +47,8 @@ class Preempted(UserError):
   """Stopped by a signal with everything saved; the same command goes on."""
 
   exit_code = 75
+
+
+def of_code(exit_code):
+  """The class of the errors with an exit code."""
+  return next((kind for kind in UserError.__subclasses__() if kind.exit_code == exit_code), UserError)

@@ -1,18 +1,19 @@
 """Logs of a run: metrics.jsonl and batches.jsonl (no times, byte-identical after any interruption), timing.jsonl and TensorBoard.
 
 One JSON object a line. A row is written only when the step it speaks of is done; at a resume, rows past the restored step and a torn
-last line are dropped, for the steps that come again write them again.
+last line are dropped, for the steps that come again write them again. In a bucket, where nothing can be appended, rows are written with the
+checkpoint that they lead to.
 """
 
 import json
-import pathlib
 
+from pe_jax import boards, remote
 from pe_jax import workdir as workdir_lib
 
 
 def read(path):
   """The rows of a .jsonl file; a torn last line is left out."""
-  path = pathlib.Path(path)
+  path = remote.path(path)
   if not path.exists():
     return []
   lines = path.read_text().split('\n')
@@ -20,9 +21,12 @@ def read(path):
 
 
 def append(path, rows):
-  """Adds rows at the end, in one write."""
-  path = pathlib.Path(path)
+  """Adds rows at the end, in one write; in a bucket the whole file is written again."""
+  path = remote.path(path)
   text = ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows)
+  if remote.is_remote(path):
+    workdir_lib.write(path, (path.read_text() if path.exists() else '') + text)
+    return
   with workdir_lib.writing(path):
     drop_torn_line(path)
     with path.open('a') as file:
@@ -41,14 +45,11 @@ def drop_torn_line(path):
 class Log:
   """The open logs of one training run."""
 
-  def __init__(self, workdir, restored_step, tensorboard=True):
-    self._folder = pathlib.Path(workdir)
+  def __init__(self, workdir, restored_step, config):
+    self._folder = remote.path(workdir)
     self._rewind(restored_step)
-    self._board = None
-    if tensorboard:
-      from tensorboardX import SummaryWriter
-
-      self._board = SummaryWriter(str(self._folder / 'tensorboard'), purge_step=restored_step + 1, flush_secs=10)
+    self._waiting = {}  # in a bucket: rows of each file that the next flush writes
+    self._boards = boards.make(config, self._folder, restored_step)
 
   def _rewind(self, step):
     for name in ('metrics.jsonl', 'batches.jsonl'):
@@ -59,21 +60,46 @@ class Log:
 
   def metrics(self, row):
     """A row of training or validation numbers."""
-    append(self._folder / 'metrics.jsonl', [row])
-    if self._board:
-      for name, value in row.items():
-        if name != 'step':
-          self._board.add_scalar(name, value, row['step'])
+    self._add('metrics.jsonl', row)
+    for board in self._boards:
+      board.add(row)
 
   def batch(self, row):
     """The hash of a batch that was trained on (config.log_batches)."""
-    append(self._folder / 'batches.jsonl', [row])
+    self._add('batches.jsonl', row)
 
   def timing(self, row):
     """A row of speeds."""
-    append(self._folder / 'timing.jsonl', [row])
+    self._add('timing.jsonl', row)
+
+  def _add(self, name, row):
+    if remote.is_remote(self._folder):
+      self._waiting.setdefault(name, []).append(row)
+    else:
+      append(self._folder / name, [row])
+
+  def flush(self):
+    """Writes what waits for a checkpoint."""
+    for name, rows in self._waiting.items():
+      append(self._folder / name, rows)
+    self._waiting = {}
 
   def close(self):
-    """Flushes TensorBoard."""
-    if self._board:
-      self._board.close()
+    """Writes what waits, and ends the boards."""
+    self.flush()
+    for board in self._boards:
+      board.close()
+
+
+class NoLog:
+  """The logs of a process that writes none."""
+
+  def metrics(self, row):
+    """Nothing."""
+
+  batch = timing = metrics
+
+  def flush(self):
+    """Nothing."""
+
+  close = flush

@@ -9,23 +9,26 @@ import contextlib
 import functools
 import json
 import math
-import pathlib
 
 import jax
 import jax.numpy as jnp
 
-from pe_jax import checkpoint, data, encodings, fingerprint, model, optim, parallel, progress, step
+from pe_jax import checkpoint, data, encodings, fingerprint, hosts, model, optim, parallel, progress, remote, step
 from pe_jax import workdir as workdir_lib
 from pe_jax.errors import DataError
 
 
 def dump(folder, n, numbers, batch, position, state):
-  """Writes nonfinite_<n>.json. `numbers`: of the step; `position`: of the data before the batch; `state`: the state it left as it was."""
+  """Writes nonfinite_<n>.json, in one of the processes.
+
+  `numbers`: of the step; `batch`: all of its rows; `position`: of the data before it; `state`: the state it left as it was.
+  """
   row = {name: number(numbers[name]) for name in ('loss', 'gradient_norm', 'learning_rate')}
   row |= {'step': n, 'position': position, 'batch_sha256': fingerprint.digest(batch)}
   row['rows_sha256'] = [fingerprint.digest(tokens) for tokens in batch['tokens']]
   row['arrays'] = stats({'params': state.params, 'opt': state.opt})
-  workdir_lib.write_json(pathlib.Path(folder) / f'nonfinite_{n}.json', row)
+  if hosts.is_first():
+    workdir_lib.write_json(remote.path(folder) / f'nonfinite_{n}.json', row)
 
 
 def number(x):
@@ -82,7 +85,7 @@ def replay(workdir, n=0):
 
 
 def _told(workdir, n):
-  paths = {int(p.stem.partition('_')[2]): p for p in pathlib.Path(workdir).glob('nonfinite_*.json')}
+  paths = {int(p.stem.partition('_')[2]): p for p in remote.path(workdir).glob('nonfinite_*.json')}
   if not paths or (n and n not in paths):
     there = ', '.join(map(str, sorted(paths))) or 'none'
     which = f'step {n}' if n else 'step'

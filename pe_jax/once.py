@@ -2,14 +2,13 @@
 
 Its rows carry the label, and WORKDIR/eval/<label>.done is written when all of them are there. Begun again before that, or with other
 arguments, it first takes away the rows that it left. Rows without that label are never touched. Imports nothing heavy: what is done
-already is answered at once.
+already is answered at once. Of several processes that evaluate together the first looks and writes, for all of them.
 """
 
 import contextlib
 import json
-import pathlib
 
-from pe_jax import metrics, names, progress, workdir
+from pe_jax import metrics, names, process, progress, remote, workdir
 
 
 def arguments(argv):
@@ -34,7 +33,20 @@ def doing(folder, label, argv):
   """
   if not label:
     yield True
-    return
+  elif not process.joined():
+    with _alone(folder, label, argv) as needed:
+      yield needed
+  else:
+    from pe_jax import hosts
+
+    with contextlib.ExitStack() as held:
+      with hosts.together():
+        needed = held.enter_context(_alone(folder, label, argv)) if hosts.is_first() else None
+      yield hosts.gathered(needed)[0]
+
+
+@contextlib.contextmanager
+def _alone(folder, label, argv):
   names.check(label, '--label')
   workdir.read_config(folder)  # else the lock would make a folder of a misspelt name
   if done(folder, label, argv):
@@ -50,7 +62,7 @@ def doing(folder, label, argv):
 
 def _take_away(folder, label):
   """The rows of an attempt that was not finished."""
-  for path in sorted((pathlib.Path(folder) / 'eval').glob('*.jsonl')):
+  for path in sorted((remote.path(folder) / 'eval').glob('*.jsonl')):
     rows = metrics.read(path)
     kept = [row for row in rows if row.get('label') != label]
     if len(kept) < len(rows):
@@ -58,4 +70,4 @@ def _take_away(folder, label):
 
 
 def _marker(folder, label):
-  return pathlib.Path(folder) / 'eval' / f'{label}.done'
+  return remote.path(folder) / 'eval' / f'{label}.done'

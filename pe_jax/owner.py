@@ -8,11 +8,11 @@ had written until then is what the later one would have written, bit for bit. Wh
 import fcntl
 import json
 import os
-import pathlib
 import platform
 import time
 import uuid
 
+from pe_jax import remote
 from pe_jax import workdir as workdir_lib
 from pe_jax.errors import WorkdirInUse
 
@@ -21,7 +21,7 @@ SETTLE = 2.0  # seconds after which simultaneous starts can see which token stay
 
 def claim(folder, settle=SETTLE):
   """Makes this process the writer of a folder whose LOCK it has; returns a function that raises WorkdirInUse once it is not any more."""
-  path, token = pathlib.Path(folder) / 'OWNER', uuid.uuid4().hex
+  path, token = remote.path(folder) / 'OWNER', uuid.uuid4().hex
   workdir_lib.write_json(path, {'token': token, 'process': os.getpid(), 'host': platform.node()})
 
   def still_mine():
@@ -39,10 +39,28 @@ def claim(folder, settle=SETTLE):
   return still_mine
 
 
+def claim_for_all(folder):
+  """The same of several processes: the first claims the folder, and what is returned asks it and raises in all, who must ask together."""
+  from pe_jax import hosts  # jax takes a second to import
+
+  with hosts.together():
+    mine = claim(folder) if hosts.is_first() else None
+  hosts.see(remote.path(folder) / 'OWNER')
+
+  def still_mine():
+    with hosts.together():
+      if hosts.is_first():
+        mine()
+
+  return still_mine
+
+
 def locks_hold(folder):
-  """Whether a second lock on LOCK is refused, as it must be while this process has the first."""
+  """Whether a second lock on LOCK is refused, as it must be while this process has the first. In a bucket there is none."""
+  if remote.is_remote(folder):
+    return False
   try:
-    with (pathlib.Path(folder) / 'LOCK').open() as handle:
+    with (remote.path(folder) / 'LOCK').open() as handle:
       fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
       return False
   except BlockingIOError:

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import attention, process
+from pe_jax import attention, hosts, process
 from pe_jax.errors import ConfigError
 
 
@@ -22,9 +22,9 @@ class Spread:
 
   step: Callable  # (state, batch) -> (state, metrics)
   put_state: Callable
-  put_batch: Callable
+  put_batch: Callable  # of a process's own rows
   get_state: Callable
-  evaluate: Callable  # (params of one copy, batch as from the pipeline) -> whatever eval_step returns
+  evaluate: Callable  # (params of one copy, batch of all rows) -> whatever eval_step returns
 
 
 def check(config, devices):
@@ -38,6 +38,11 @@ def check(config, devices):
     size = config.mesh.fsdp * max(config.mesh.data, 1)
     if (config.mesh.data == -1 and count % config.mesh.fsdp) or (config.mesh.data > 0 and size > count):
       raise ConfigError(f'mesh: data={config.mesh.data} x fsdp={config.mesh.fsdp} does not fit {count} devices')
+    if config.mesh.data > 0 and size < count and len({d.process_index for d in devices}) > 1:
+      raise ConfigError(
+        f'mesh: data={config.mesh.data} x fsdp={config.mesh.fsdp} leaves out some of {count} devices, and every process '
+        'needs its own (mesh.data=-1 takes all)'
+      )
     count = count if config.mesh.data == -1 else size
   if rows % count:
     raise ConfigError(
@@ -70,10 +75,10 @@ def _jit(config, train_step, eval_step, devices):
   evaluate = jax.jit(within(grid, eval_step))
   return Spread(
     step=step,
-    put_state=lambda state: jax.device_put(state, jax.tree.map(lambda x: sharding(grid, x.shape), state)),
+    put_state=lambda state: jax.tree.map(lambda x: hosts.place(x, sharding(grid, x.shape)), state),
     put_batch=put_batch,
     get_state=lambda state: state,
-    evaluate=lambda params, batch: evaluate(params, put_batch(batch)),
+    evaluate=lambda params, batch: evaluate(params, hosts.place(batch, rows)),
   )
 
 
@@ -172,5 +177,5 @@ def _pmap(config, train_step, eval_step, devices):
     put_state=lambda state: jax.tree.map(lambda x: jnp.stack([x] * len(local)), state),
     put_batch=put_batch,
     get_state=lambda state: jax.tree.map(lambda x: x[0], state),
-    evaluate=lambda params, batch: jax.tree.map(lambda x: x[0], evaluate(params, put_batch(batch))),
+    evaluate=lambda params, batch: jax.tree.map(lambda x: x[0], evaluate(params, put_batch(hosts.own_rows(batch)))),
   )

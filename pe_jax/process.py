@@ -14,6 +14,7 @@ import re
 import sys
 
 HUGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
+ALONE = {'PE_JAX_COORDINATOR': ''}  # what a script starts belongs to no run of several processes (join.py)
 # Each product by itself: fused with what stands around it (LIBRARY_FUSION_TYPE_DOT) the sums of attention's gradients for queries and keys
 # wider than values end the process with a segmentation fault (jaxlib 0.10.2), and it is no faster.
 CPU_OPTIONS = {'xla_cpu_experimental_ynn_fusion_type': 'LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT', 'xla_cpu_prefer_vector_width': 512}
@@ -26,9 +27,15 @@ def prepare(environment=os.environ):
   environment.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.2')
 
 
+def joined():
+  """Whether this process is one of several that have met (join.py). What does not compute need not import jax for it."""
+  jax = sys.modules.get('jax')
+  return jax is not None and jax.distributed.is_initialized()
+
+
 def child_environment():
-  """The environment for a process that trains: this one's, with huge pages where glibc knows them."""
-  return (HUGE_PAGES if sys.platform == 'linux' else {}) | os.environ
+  """The environment for a process that trains by itself: this one's, with huge pages where glibc knows them."""
+  return (HUGE_PAGES if sys.platform == 'linux' else {}) | os.environ | ALONE
 
 
 def options(long=False):

@@ -4,6 +4,13 @@ import contextlib
 import sys
 import time
 
+from pe_jax import process
+
+
+def _silent():
+  """Whether another process of the same run speaks for this one."""
+  return process.joined() and sys.modules['jax'].process_index() > 0
+
 
 class Bar:
   """Counts towards a total; `note` is shown behind the count."""
@@ -11,7 +18,7 @@ class Bar:
   def __init__(self, total, done=0, label='', unit='step'):
     self._total, self._done, self._label, self._unit = total, done, label, unit
     self._bar, self._last = None, time.monotonic()
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not _silent():
       from tqdm import tqdm
 
       self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True)
@@ -22,7 +29,7 @@ class Bar:
     if self._bar is not None:
       self._bar.set_postfix_str(note, refresh=False)
       self._bar.update(amount)
-    elif time.monotonic() - self._last > 10:
+    elif time.monotonic() - self._last > 10 and not _silent():
       self._last = time.monotonic()
       print(f'{self._label} {self._done}/{self._total} {self._unit}s {note}'.rstrip(), file=sys.stderr, flush=True)
 
@@ -44,4 +51,5 @@ def bar(total, done=0, label='', unit='step'):
 
 def say(text):
   """One line on stderr."""
-  print(text, file=sys.stderr, flush=True)
+  if not _silent():
+    print(text, file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ hash. orbax keeps no checksum of what arrays hold: a flipped bit in a data file 
 Checkpoints from before there was a record still load, with a note that nothing can be verified.
 """
 
+import contextlib
 import gc
 import hashlib
 import json
@@ -96,22 +97,31 @@ def _bytes_in(folder):
   return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(folder) for name in names)
 
 
-def read(path, like):
+def read(path, like, alike=contextlib.nullcontext):
   """(state, record) with the structure, shapes, types and placement of `like`.
 
-  Damaged if anything is not as it was saved or not finite; ConfigDiffers if it is whole and of another model.
+  Damaged if anything is not as it was saved or not finite; ConfigDiffers if it is whole and of another model. `alike()` is the context of
+  what several processes do each by itself, with its part of the arrays: it makes what one finds damaged so for all (hosts.together).
   """
-  record = read_record(path)
-  check_shapes(path, record, {name: (str(x.dtype), tuple(x.shape)) for name, x in fingerprint.by_name(like).items()})
-  abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-
-  def restored():
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-      return reader.restore(path / 'state', args=ocp.args.StandardRestore(abstract))
-
-  state = _tried(restored)
+  with alike():
+    record = read_record(path)
+    check_shapes(path, record, {name: (str(x.dtype), tuple(x.shape)) for name, x in fingerprint.by_name(like).items()})
+    state = _arrays(path, like)
   check_arrays(path, record, fingerprint.of(state))
   return state, record
+
+
+def _arrays(path, like):
+  """What this process holds of the arrays, read without waiting for any other process."""
+  me = jax.process_index()
+  abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+  alone = ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me}, barrier_sync_key_prefix=f'process_{me}')
+
+  def restored():
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone) as reader:
+      return reader.restore(path / 'state', args=ocp.args.StandardRestore(abstract))
+
+  return _tried(restored)
 
 
 def check_shapes(path, record, here):

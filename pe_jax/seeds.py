@@ -11,7 +11,7 @@ import dataclasses
 
 import jax
 
-from pe_jax import data, encodings, model, optim, parallel, process, progress, resolve, step, train
+from pe_jax import data, encodings, memory, model, optim, parallel, process, progress, resolve, step, train
 from pe_jax import workdir as workdir_lib
 from pe_jax.errors import ConfigError, NotFinite, Preempted, WorkdirInUse
 
@@ -38,7 +38,7 @@ def run(config, folders, override=False):
   if hint := process.hint():
     progress.say(hint)
   stops = []  # what the loops look at
-  with contextlib.ExitStack() as stack:
+  with contextlib.ExitStack() as stack, memory.explained(config, len(left)):
     caught = stack.enter_context(train.stop_signals())
     begun = [train.begun(configs[seed], folders[seed], streams[seed], environment, stops, spread, override) for seed in left]
     loops = [stack.enter_context(run) for run in begun]

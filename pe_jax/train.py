@@ -7,7 +7,6 @@ was never interrupted (on the same machine and versions; env.json says which).
 import contextlib
 import dataclasses
 import math
-import pathlib
 import signal
 import time
 
@@ -15,11 +14,14 @@ import jax
 
 from pe_jax import (
   attention,
+  boards,
   checkpoint,
   data,
   encodings,
   flops,
+  hosts,
   init_from,
+  memory,
   metrics,
   model,
   nonfinite,
@@ -28,6 +30,7 @@ from pe_jax import (
   parallel,
   process,
   progress,
+  remote,
   resolve,
   step,
 )
@@ -43,45 +46,71 @@ def run(config, workdir, override=False):
   `override`: go on even if the workdir holds a run of another configuration or other data.
   """
   config = resolve.resolve(config)
-  if done := check(config, workdir, override):
-    return done['validation_loss']
-  streams = data.streams(config, jax.process_index(), jax.process_count())
-  if not override:
-    workdir_lib.check_data(workdir, streams[-1])
-  if hint := process.hint():
-    progress.say(hint)
-  with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
-    return loop.run()
+  with hosts.forsaken(workdir):
+    if done := check(config, workdir, override):
+      return done['validation_loss']
+    streams = read(config, workdir, override)
+    if hint := process.hint():
+      progress.say(hint)
+    with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
+      return loop.run()
 
 
 def check(config, workdir, override=False):
   """Refuses a run that cannot go on here, and creates nothing. Returns what DONE says of one that is finished, None otherwise."""
-  workdir_lib.check_config(workdir, config, override)
-  if (done := workdir_lib.finished(workdir)) and done['step'] >= config.num_train_steps:
+  with hosts.together():
+    remote.check(workdir, 'workdir')
+    boards.check(config)
+    workdir_lib.check_config(workdir, config, override)
+    done = workdir_lib.finished(workdir)
+  same = {'config': config.to_dict(), 'override_config': override, 'DONE': done or {}}
+  hosts.agree(same, 'give all the same command, and a workdir that all of them see, such as gs://… or a shared disk')
+  if done and done['step'] >= config.num_train_steps:
     progress.say(f'{workdir}: finished already ({done["step"]} steps)')
     return done
-  workdir_lib.check_free(workdir)
-  parallel.check(config, jax.devices())
-  if config.init_from and not (pathlib.Path(workdir) / 'config.json').exists():
-    init_from.check(config)
+  with hosts.together():
+    workdir_lib.check_free(workdir)
+    parallel.check(config, jax.devices())
+    if config.init_from and not (remote.path(workdir) / 'config.json').exists():
+      init_from.check(config)
   return None
+
+
+def read(config, workdir, override=False):
+  """(batches, validation rows, record) of a run's data, as from `data.streams`; refused if the run began with other data."""
+  with hosts.together():
+    streams = data.streams(config, jax.process_index(), jax.process_count())
+    if not override:
+      workdir_lib.check_data(workdir, streams[-1])
+  hosts.agree({'data': streams[-1], 'packages': workdir_lib.packages()}, 'all need the same text and the same installation')
+  return streams
 
 
 @contextlib.contextmanager
 def begun(config, workdir, streams, environment, caught, spread=None, override=False):
-  """The Loop of a run whose folder this process holds."""
+  """The Loop of a run whose folder this process holds; of several processes the first holds and writes it."""
   batches, rows, record = streams
-  with workdir_lib.locked(workdir) as folder:
-    changed = workdir_lib.check_config(workdir, config, override)
-    still_mine = owner.claim(folder) if jax.process_index() == 0 else lambda: None
-    workdir_lib.write_environment(folder, environment)
-    with contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=still_mine)) as checkpoints:
+  with contextlib.ExitStack() as held:
+    with hosts.together():
+      folder = held.enter_context(workdir_lib.locked(workdir)) if hosts.is_first() else remote.path(workdir)
+    with hosts.together():
+      if hosts.is_first():
+        changed = workdir_lib.check_config(workdir, config, override)
+    still_mine = owner.claim_for_all(folder)
+    with hosts.together():
+      if hosts.is_first():
+        workdir_lib.write_environment(folder, environment)
+    made = checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=still_mine)
+    checkpoints = held.enter_context(contextlib.closing(made))
+    with hosts.bound(folder), memory.explained(config):
       loop = Loop(config, folder, batches, rows, checkpoints, caught, spread)
-      # Only now: a configuration with which the run cannot go on leaves no trace.
-      workdir_lib.note_changes(workdir, changed, override)
-      workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
-      workdir_lib.write_json(folder / 'data.json', record)
-      (folder / 'DONE').unlink(missing_ok=True)
+      with hosts.together():
+        if hosts.is_first():
+          # Only now: a configuration with which the run cannot go on leaves no trace.
+          workdir_lib.note_changes(workdir, changed, override)
+          workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
+          workdir_lib.write_json(folder / 'data.json', record)
+          (folder / 'DONE').unlink(missing_ok=True)
       yield loop
 
 
@@ -115,7 +144,7 @@ class Loop:
 
   def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=(), spread=None):
     self.config, self.folder, self.batches, self.checkpoints = config, folder, batches, checkpoints
-    self.validation_rows, self.stop_signals = validation_rows, stop_signals
+    self.validation_rows, self.stopped_by = validation_rows, hosts.Stop(stop_signals)
     enc = encodings.make(config.encoding, model.dims(config))
     tx = optim.make(config)
     self.schedule = optim.schedule(config)
@@ -145,7 +174,7 @@ class Loop:
     A generator of (n, the batch of step n): the caller takes that step and sends its numbers. Returns the final validation loss.
     """
     config, first = self.config, int(self._host_state().step)
-    self.log = metrics.Log(self.folder, first, config.tensorboard)
+    self.log = metrics.Log(self.folder, first, config) if hosts.is_first() else metrics.NoLog()
     self.peak, self.peak_source = flops.peak()
     before = self.batches.state()
     # A run that was killed between its last checkpoint and DONE has only the latter to write.
@@ -155,8 +184,8 @@ class Loop:
       contextlib.closing(data.prefetch(self.batches)) as stream,
       progress.bar(config.num_train_steps, first, str(self.folder)) as bar,
     ):
-      if self.stop_signals and first < config.num_train_steps:
-        self._preempted(first, before)  # before minutes go into compiling
+      if (stop := self.stopped_by.now()) and first < config.num_train_steps:
+        self._preempted(stop, first, before)  # before minutes go into compiling
       for n in range(first + 1, config.num_train_steps + 1):
         batch, position = next(stream)
         numbers = yield n, batch
@@ -178,24 +207,26 @@ class Loop:
       self._read()
       loss = self.log_validation(n)
     due = config.checkpoint_every_steps and n % config.checkpoint_every_steps == 0
-    stop = self.stop_signals[:1]  # looked at once: a signal that comes from here on finds the next step
+    stop = self.stopped_by()  # asked once: a signal that comes from here on finds the next step
     if last or due or stop:
       self._read()
       fresh = loss if last or (config.eval_every_steps and n % config.eval_every_steps == 0) else None
-      self.checkpoints.save(n, self._host_state(), self._progress(position), fresh)
+      self._save(n, self._host_state(), position, fresh)
     if stop and not last:
-      self._preempted(n, position)
+      self._preempted(stop, n, position)
     return loss
 
-  def _progress(self, position):
-    return {'position': position, 'targets': self.targets, 'skipped': self.skipped, 'in_a_row': self.in_a_row}
+  def _save(self, n, state, position, loss=None):
+    self.log.flush()
+    progress = {'position': position, 'targets': self.targets, 'skipped': self.skipped, 'in_a_row': self.in_a_row}
+    self.checkpoints.save(n, hosts.shared(state), progress, loss)
 
-  def _preempted(self, n, position):
+  def _preempted(self, stop, n, position):
     self.checkpoints.wait()
-    if n not in self.checkpoints.steps():
-      self.checkpoints.save(n, self._host_state(), self._progress(position))
+    if not self.checkpoints.has(n):
+      self._save(n, self._host_state(), position)
     self.checkpoints.close()
-    raise Preempted(f'{self.folder}: stopped by {self.stop_signals[0]} and saved at step {n} (the same command goes on from there)')
+    raise Preempted(f'{self.folder}: stopped by {stop} and saved at step {n} (the same command goes on from there)')
 
   def _read(self, keep=0):
     """Fetches the numbers of all but the newest `keep` steps, logs them, and stops on or skips those that are not finite."""
@@ -203,7 +234,7 @@ class Loop:
       n, numbers, batch, before = self.pending.pop(0)
       numbers = jax.device_get(numbers) | {'learning_rate': float(self.schedule(n - 1 - self.skipped))}
       if self.config.log_batches:
-        self.log.batch({'step': n, 'sha256': digest(batch)})
+        self.log.batch({'step': n, 'sha256': digest(hosts.all_rows(batch))})
       if not numbers['finite']:
         self._not_finite(n, numbers, batch, before)
         continue
@@ -216,7 +247,7 @@ class Loop:
 
   def _not_finite(self, n, numbers, batch, before):
     """The step changed nothing. Writes it down; then raises with the state before it saved, or goes on with the next batch."""
-    nonfinite.dump(self.folder, n, numbers, batch, before, self._host_state())
+    nonfinite.dump(self.folder, n, numbers, hosts.all_rows(batch), before, self._host_state())
     said = f'{self.folder}: step {n}: loss {numbers["loss"]}, gradient norm {numbers["gradient_norm"]}'
     if self.config.nonfinite == 'skip':
       self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
@@ -226,10 +257,10 @@ class Loop:
         return
     else:
       self.checkpoints.wait()
-      if n - 1 not in self.checkpoints.steps():
+      if not self.checkpoints.has(n - 1):
         with contextlib.suppress(NotFinite):  # where the state itself is broken, what is on disk must do
           state = self._host_state()
-          self.checkpoints.save(n - 1, dataclasses.replace(state, finite=state.finite | True), self._progress(before))
+          self._save(n - 1, dataclasses.replace(state, finite=state.finite | True), before)
     self.checkpoints.close()
     newest = self.checkpoints.latest()
     there = 'there is no checkpoint yet' if newest is None else f'the newest checkpoint is of step {newest}'
@@ -263,8 +294,9 @@ class Loop:
     if found is None:
       return self.spread.put_state(start)
     latest, state, saved = found
-    if latest > self.config.num_train_steps:
-      raise ConfigDiffers(f'{self.folder}: has a checkpoint of step {latest} (num_train_steps: {self.config.num_train_steps} is less)')
+    with hosts.together():
+      if latest > self.config.num_train_steps:
+        raise ConfigDiffers(f'{self.folder}: has a checkpoint of step {latest} (num_train_steps: {self.config.num_train_steps} is less)')
     self.batches.set_state(saved['position'])
     self.targets = saved['targets']
     self.skipped, self.in_a_row = saved.get('skipped', 0), saved.get('in_a_row', 0)
@@ -273,5 +305,8 @@ class Loop:
 
   def _finish(self, loss):
     self.checkpoints.close()
-    done = {'step': self.config.num_train_steps, 'validation_loss': loss, 'params_sha256': digest(self._host_state().params)}
-    workdir_lib.write_json(self.folder / 'DONE', done)
+    params = hosts.fetch(self._host_state().params)
+    done = {'step': self.config.num_train_steps, 'validation_loss': loss, 'params_sha256': digest(params)}
+    hosts.agree(done, 'a fault of the program or of a device: all compute the same')
+    if hosts.is_first():
+      workdir_lib.write_json(self.folder / 'DONE', done)

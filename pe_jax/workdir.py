@@ -10,19 +10,16 @@ import fcntl
 import importlib.metadata
 import json
 import os
-import pathlib
 import platform
 import time
 
 import ml_collections
 
-from pe_jax import changes, process, progress
+from pe_jax import changes, process, progress, remote
 from pe_jax import config as config_lib
 from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
-
-
 # What flock says where there are no locks.
 NO_LOCKS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
 
@@ -32,7 +29,7 @@ def check_config(workdir, config, override=False):
 
   Returns {field: (old, new)} of what changed.
   """
-  path = pathlib.Path(workdir) / 'config.json'
+  path = remote.path(workdir) / 'config.json'
   if not path.exists():
     return {}
   old = config_lib.stored(path)
@@ -51,20 +48,20 @@ def note_changes(workdir, changed, overridden):
     lines = [f'{field}: {old!r} -> {new!r}' for field, (old, new) in changed.items()]
     progress.say(f'{workdir}: goes on from step {step} with another configuration:\n  ' + '\n  '.join(lines))
     row = {'step': step, 'overridden': overridden, 'changed': {field: list(pair) for field, pair in changed.items()}}
-    path = pathlib.Path(workdir) / 'config_history.jsonl'
-    with writing(path), path.open('a') as file:
-      file.write(json.dumps(row, allow_nan=False) + '\n')
+    path = remote.path(workdir) / 'config_history.jsonl'
+    write(path, (path.read_text() if path.exists() else '') + json.dumps(row, allow_nan=False) + '\n')
 
 
 def newest_step(workdir):
   """The newest step for which there is a checkpoint, by its folder's name; 0 without any."""
-  folder = pathlib.Path(workdir) / 'checkpoints'
+  folder = remote.path(workdir) / 'checkpoints'
   return max((int(p.name) for p in folder.iterdir() if p.name.isascii() and p.name.isdecimal()), default=0) if folder.exists() else 0
 
 
 def read_config(workdir):
   """The config stored there, complete."""
-  path = pathlib.Path(workdir) / 'config.json'
+  remote.check(workdir, 'workdir')
+  path = remote.path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
   return ml_collections.ConfigDict(config_lib.stored(path)).lock()
@@ -72,14 +69,14 @@ def read_config(workdir):
 
 def finished(workdir):
   """What DONE says, None for a run that is not."""
-  path = pathlib.Path(workdir) / 'DONE'
+  path = remote.path(workdir) / 'DONE'
   return json.loads(path.read_text()) if path.exists() else None
 
 
 def check_free(workdir):
   """Refuses a workdir that another process holds; creates nothing."""
-  path = pathlib.Path(workdir) / 'LOCK'
-  if path.exists():
+  path = remote.path(workdir) / 'LOCK'
+  if not remote.is_remote(path) and path.exists():
     with path.open() as handle:
       _flock(handle, workdir, fcntl.LOCK_SH)
 
@@ -99,8 +96,11 @@ def _flock(handle, workdir, kind, attempts=1):
 
 @contextlib.contextmanager
 def locked(workdir):
-  """Creates the folder and holds it for this process; a dead holder frees it."""
-  folder = pathlib.Path(workdir)
+  """Creates the folder and holds it for this process; a dead holder frees it. In a bucket there are no locks, and owner.py remains."""
+  folder = remote.path(workdir)
+  if remote.is_remote(folder):
+    yield folder
+    return
   try:
     folder.mkdir(parents=True, exist_ok=True)
     handle = (folder / 'LOCK').open('a+')
@@ -118,7 +118,8 @@ def locked(workdir):
 def writing(path):
   """The folder of a file that is about to be written; what then fails is one sentence."""
   try:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not remote.is_remote(path):  # a bucket has names and no folders
+      path.parent.mkdir(parents=True, exist_ok=True)
     yield
   except OSError as error:
     raise WriteError(f'{path}: cannot be written: {error.strerror or error}') from error
@@ -126,7 +127,11 @@ def writing(path):
 
 def write(path, text):
   """Writes a whole file or nothing: readers never see a torn one."""
-  path = pathlib.Path(path)
+  path = remote.path(path)
+  if remote.is_remote(path):  # an object appears whole
+    with writing(path):
+      path.write_text(text)
+    return
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
   with writing(path), temporary.open('w') as file:
     file.write(text)
@@ -142,7 +147,7 @@ def write_json(path, tree):
 
 def check_data(workdir, record):
   """Refuses to go on with other text than the run began with."""
-  path = pathlib.Path(workdir) / 'data.json'
+  path = remote.path(workdir) / 'data.json'
   if path.exists():
     lines = config_lib.diff(json.loads(path.read_text()), record)
     if lines:
@@ -151,11 +156,16 @@ def check_data(workdir, record):
 
 def write_environment(workdir, now):
   """env.json, from `environment`; a run that goes on under another one is told what that costs."""
-  path = pathlib.Path(workdir) / 'env.json'
+  path = remote.path(workdir) / 'env.json'
   lines = config_lib.diff(json.loads(path.read_text()), now) if path.exists() else []
   if lines:
     progress.say(f'{workdir}: goes on in another environment, so equal to rounding and not bit for bit:\n  ' + '\n  '.join(lines))
   write_json(path, now)
+
+
+def packages():
+  """{name: version} of what computes and stores."""
+  return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def environment(path, long):
@@ -164,7 +174,7 @@ def environment(path, long):
 
   device = jax.devices()[0]
   return {
-    'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
+    'packages': packages(),
     'python': platform.python_version(),
     'machine': platform.machine(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),

@@ -31,9 +31,10 @@ def main():
   cli.required('workdir', 'sweeps/x')
   os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # nothing is computed with jax here, and the accelerator may be a run's
 
+  from pe_jax import remote
   from pe_jax.report import results
 
-  folder = pathlib.Path(WORKDIR.value)
+  folder = remote.local(WORKDIR.value, '--workdir')
   out = pathlib.Path(OUT.value) if OUT.value else folder / 'report'
   seen = results.signature(folder) if WATCH.value else None
   took = write(folder, out)

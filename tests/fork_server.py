@@ -1,46 +1,101 @@
 """Runs many command lines of train.py and eval.py, each in a fork of a process that has imported everything already.
 
-Reads one JSON object {argv, env, name: code of config files} and writes one list of [exit code, stdout, stderr, seconds].
+Reads a list of JSON objects {argv, env: variables} and writes a list of [exit code, stdout, stderr, seconds]. A list of objects in the
+place of one is run at once, as the processes of one run: none of them outlives the first to end by more than `grace` seconds (60, unless
+one of them says otherwise), nor LIMIT seconds in all.
 """
 
+import atexit
 import importlib
 import json
 import os
 import pathlib
 import runpy
+import signal
 import sys
 import tempfile
 import time
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIMIT = 240
 
 
-def run(argv, env):
-  """One command line in a child, as if it had been started alone."""
-  with tempfile.TemporaryFile('w+') as out, tempfile.TemporaryFile('w+') as err:
-    start = time.perf_counter()
-    pid = os.fork()
-    if not pid:
-      os.dup2(out.fileno(), 1)
-      os.dup2(err.fileno(), 2)
-      os.environ.update(env)
-      sys.argv = argv
-      code = 1
-      try:
-        runpy.run_path(str(ROOT / argv[0]), run_name='__main__')
-        code = 0
-      except SystemExit as stop:
-        code = stop.code or 0
-      except BaseException:
-        sys.excepthook(*sys.exc_info())
-      sys.stdout.flush()
-      sys.stderr.flush()
-      os._exit(code)
-    _, status = os.waitpid(pid, 0)
-    out.seek(0)
-    err.seek(0)
-    return os.waitstatus_to_exitcode(status), out.read(), err.read(), time.perf_counter() - start
+class Child:
+  """One command line, as if it had been started alone. `leave`: whether what it has registered for its exit is done, which takes time."""
+
+  def __init__(self, case, leave=False):
+    self.files = [_file(), _file()]
+    self.start, self.status = time.perf_counter(), None
+    self.pid = os.fork()
+    if not self.pid:
+      os.dup2(self.files[0], 1)
+      os.dup2(self.files[1], 2)
+      os.environ.update(case.get('env', {}))
+      sys.argv = case['argv']
+      os._exit(_code(sys.argv[0], leave))
+
+  def ended(self, options=os.WNOHANG):
+    """Whether it has."""
+    if self.status is None:
+      pid, status = os.waitpid(self.pid, options)
+      if pid:
+        self.status, self.seconds = status, time.perf_counter() - self.start
+    return self.status is not None
+
+  def result(self):
+    """[exit code, stdout, stderr, seconds]"""
+    said = []
+    for number in self.files:
+      with open(number) as file:
+        file.seek(0)
+        said.append(file.read())
+    return [os.waitstatus_to_exitcode(self.status), *said, self.seconds]
+
+
+def _file():
+  """The number of an open file without a name."""
+  number, path = tempfile.mkstemp()
+  os.unlink(path)
+  return number
+
+
+def _code(script, leave):
+  code = 1
+  try:
+    runpy.run_path(str(ROOT / script), run_name='__main__')
+    code = 0
+  except SystemExit as stop:
+    code = stop.code or 0
+  except BaseException:
+    sys.excepthook(*sys.exc_info())
+  if leave:
+    atexit._run_exitfuncs()
+  sys.stdout.flush()
+  sys.stderr.flush()
+  return code
+
+
+def alone(case):
+  """The result of one."""
+  child = Child(case)
+  child.ended(0)
+  return child.result()
+
+
+def together(cases):
+  """The results of several that are run at once."""
+  children, end = [Child(case, leave=True) for case in cases], time.monotonic() + LIMIT
+  grace = min(case.get('grace', 60) for case in cases)
+  while not all([child.ended() for child in children]):
+    if any(child.status is not None for child in children):
+      end = min(end, time.monotonic() + grace)
+    if time.monotonic() >= end:
+      for child in children:
+        if not child.ended():
+          os.kill(child.pid, signal.SIGKILL)
+    time.sleep(0.02)
+  return [child.result() for child in children]
 
 
 if __name__ == '__main__':
@@ -49,4 +104,4 @@ if __name__ == '__main__':
   for name in ('pe_jax.train', 'pe_jax.run', 'pe_jax.report.table', 'pe_jax.data.sources.text', 'pe_jax.data.sources.tfds'):
     importlib.import_module(name)
   cases = json.load(sys.stdin)
-  json.dump([run(case['argv'], case.get('env', {})) for case in cases], sys.stdout)
+  json.dump([together(case) if isinstance(case, list) else alone(case) for case in cases], sys.stdout)

@@ -4,7 +4,7 @@
 
 First the tests that the faults name must be green on the copy as it is. Then each fault replaces one text, which must stand there exactly
 once, and a test must fail by its assertion; a crash is no proof. Prints a table and exits with 1 if a fault survives. The faults against
-promises stand in run_faults.py and user_faults.py, the promises in docs/guarantees.md.
+promises stand in run_faults.py, user_faults.py and hosts_faults.py, the promises in docs/guarantees.md.
 """
 
 import concurrent.futures
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+import hosts_faults
 import run_faults
 import user_faults
 from absl import flags
@@ -133,7 +134,7 @@ FAULTS = (
 )
 
 
-FAULTS += tuple(Fault(*row) for row in (*run_faults.ROWS, *user_faults.ROWS))
+FAULTS += tuple(Fault(*row) for row in (*run_faults.ROWS, *user_faults.ROWS, *hosts_faults.ROWS))
 
 
 def main():

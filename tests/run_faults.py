@@ -105,7 +105,7 @@ ROWS = (
   (
     'what stands there deleted',
     CHECKPOINT,
-    '    if step in self._numbers():  # nothing',
+    '    if hosts.gathered(step in self._numbers())[0]:  # nothing',
     '    if step < 0:  # nothing',
     ('tests/test_checkpoint.py::test_what_stands_where_a_checkpoint_goes_is_set_aside_and_not_deleted',),
   ),
@@ -169,8 +169,8 @@ ROWS = (
   (
     'other data taken',
     TRAIN,
-    '  if not override:\n    workdir_lib.check_data',
-    '  if override:\n    workdir_lib.check_data',
+    '    if not override:\n      workdir_lib.check_data',
+    '    if override:\n      workdir_lib.check_data',
     ('tests/test_train.py::test_other_text_under_the_same_path_is_refused',),
   ),
   (
@@ -184,8 +184,8 @@ ROWS = (
   (
     'signal forgotten until the first step',
     TRAIN,
-    '      if self.stop_signals and first < config.num_train_steps:\n',
-    '      if False:\n',
+    '      if (stop := self.stopped_by.now()) and first < config.num_train_steps:\n',
+    '      if stop := None:\n',
     ('tests/test_preemption.py::test_a_signal_in_any_phase_saves_the_step_that_was_reached_and_a_second_one_changes_nothing',),
   ),
   (

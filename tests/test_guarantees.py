@@ -3,6 +3,7 @@
 import pathlib
 import re
 
+import hosts_faults
 import mutants
 import pytest
 import run_faults
@@ -45,7 +46,7 @@ def test_a_promise_has_a_test_and_a_fault_against_it(promise, said, test, faults
 def test_every_fault_against_a_promise_is_on_the_page_and_can_be_planted():
   assert len(FAULTS) == len(mutants.FAULTS)
   named = {name for _, _, _, faults in promises() for name in faults}
-  assert {row[0] for row in (*run_faults.ROWS, *user_faults.ROWS)} <= named
+  assert {row[0] for row in (*run_faults.ROWS, *user_faults.ROWS, *hosts_faults.ROWS)} <= named
   for fault in mutants.FAULTS:
     assert (ROOT / fault.file).read_text(encoding='utf-8').count(fault.old) == 1, fault.name
     for test in fault.tests:

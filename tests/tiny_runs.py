@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -120,20 +121,21 @@ def finish(process, timeout=120):
   return process.returncode, out, err
 
 
-def served(cases):
-  """[(exit code, stdout, stderr, seconds)] of command lines {'argv', 'env'}, from one process that has imported everything."""
-  done = subprocess.run(
-    [sys.executable, str(ROOT / 'tests' / 'fork_server.py')],
-    input=json.dumps(cases),
-    env=environment(),
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
-  assert done.returncode == 0, done.stderr
-  return json.loads(done.stdout)
+def served(cases, timeout=300):
+  """[(exit code, stdout, stderr, seconds)] of command lines {'argv', 'env'}, from one process that has imported everything.
+
+  A list of such in the place of one is run at once (fork_server.py). After `timeout` seconds all of them are killed.
+  """
+  command = [sys.executable, str(ROOT / 'tests' / 'fork_server.py')]
+  pipes = {name: subprocess.PIPE for name in ('stdin', 'stdout', 'stderr')}
+  with subprocess.Popen(command, env=environment(), cwd=ROOT, text=True, start_new_session=True, **pipes) as server:
+    try:
+      out, err = server.communicate(json.dumps(cases), timeout=timeout)
+    finally:
+      with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(server.pid, signal.SIGKILL)  # what it may have left too
+  assert server.returncode == 0, err
+  return json.loads(out)
 
 
 @functools.cache

@@ -6,7 +6,6 @@ a user's run goes through, so that a fault anywhere below shows.
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Sequence
 
 import jax
@@ -175,7 +174,7 @@ def of_run(run, length, spec=None, split='test', max_targets=20_000):
 
 def _recorded(run):
   """The validation loss that training wrote last, up to the checkpoint's step."""
-  rows = metrics.read(pathlib.Path(run.workdir) / 'metrics.jsonl')
+  rows = metrics.read(f'{run.workdir}/metrics.jsonl')
   losses = [row['validation_loss'] for row in rows if 'validation_loss' in row and row['step'] <= run.step]
   return losses[-1] if losses else None
 

@@ -6,9 +6,8 @@ row carries both names.
 
 import dataclasses
 import importlib
-import pathlib
 
-from pe_jax import attention, data, encodings, metrics, model, progress, tasks
+from pe_jax import attention, data, encodings, hosts, metrics, model, progress, remote, tasks
 from pe_jax.config import did_you_mean
 from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError
@@ -158,6 +157,6 @@ def check(subject, lengths, specs, wanted, options):
 
 
 def write(workdir, rows):
-  """Appends rows to WORKDIR/eval/<protocol>.jsonl."""
-  for protocol in {r['protocol'] for r in rows}:
-    metrics.append(pathlib.Path(workdir) / 'eval' / f'{protocol}.jsonl', [r for r in rows if r['protocol'] == protocol])
+  """Appends rows to WORKDIR/eval/<protocol>.jsonl, in one of the processes."""
+  for protocol in {r['protocol'] for r in rows} if hosts.is_first() else ():
+    metrics.append(remote.path(workdir) / 'eval' / f'{protocol}.jsonl', [r for r in rows if r['protocol'] == protocol])

@@ -5,7 +5,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import attention, loss, model, parallel, sequence
+from pe_jax import attention, hosts, loss, model, parallel, sequence
 from pe_jax.encodings.base import Where
 
 TOKENS_A_BATCH = 16_384
@@ -21,6 +21,7 @@ def as_batch(rows, first=0):
 
 def sums(evaluate, params, rows, batch_size):
   """(sum of nll, targets) over all rows; the last batch is filled up with rows that weigh nothing."""
+  # Every process has all rows and takes its share of each batch, so none waits for a batch that another does not have.
   # Dispatched ahead, fetched below.
   parts = [evaluate(params, as_batch(part, n * batch_size)) for n, part in enumerate(rows.batches(batch_size))]
   nll, weight = (np.sum(np.asarray(jax.device_get(column), np.float64)) for column in zip(*parts, strict=True))
@@ -56,7 +57,7 @@ def batches(config, enc, params, rows, advance=lambda tokens: None):
   config, length, single = attention.reading(config), rows.tokens_BT.shape[1], one_document_each(rows)
   devices = jax.devices()
   grid = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
-  params = jax.device_put(params, NamedSharding(grid, P()))
+  params = hosts.place(params, NamedSharding(grid, P()))
   long = over_devices(length)
   size = 1 if long else -(-max(1, min(TOKENS_A_BATCH // length, len(rows))) // len(devices)) * len(devices)
   split = NamedSharding(grid, P()) if long else NamedSharding(grid, P('data'))
@@ -72,11 +73,11 @@ def batches(config, enc, params, rows, advance=lambda tokens: None):
 
   def fetched(part, scored):
     advance(part.tokens_BT.size)
-    return part, np.asarray(jax.device_get(scored), np.float64)
+    return part, np.asarray(hosts.fetch(scored), np.float64)
 
   waiting = []
   for n, part in enumerate(rows.batches(size)):
-    waiting.append((part, score(params, jax.device_put(as_batch(part, n * size), split))))
+    waiting.append((part, score(params, hosts.place(as_batch(part, n * size), split))))
     if len(waiting) > 2:
       yield fetched(*waiting.pop(0))
   for part, scored in waiting:

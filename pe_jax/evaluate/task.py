@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import attention, decode, model, parallel, prompts, tasks
+from pe_jax import attention, decode, hosts, model, parallel, prompts, tasks
 from pe_jax import loss as losses
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import score
@@ -57,7 +57,7 @@ def measure(subject, spec, lengths, options, advance):
 def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
   """(weighted nll float64, whether the likeliest token is the target), each (rows, positions). Rows are spread over all devices."""
   grid = jax.make_mesh((len(jax.devices()),), ('data',), axis_types=(AxisType.Auto,))
-  params, split = jax.device_put(params, NamedSharding(grid, P())), NamedSharding(grid, P('data'))
+  params, split = hosts.place(params, NamedSharding(grid, P())), NamedSharding(grid, P('data'))
   size = -(-max(1, min(score.TOKENS_A_BATCH // rows.tokens_BT.shape[1], len(rows))) // grid.size) * grid.size
 
   def read(params, batch):
@@ -67,7 +67,7 @@ def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
 
   read, parts = jax.jit(parallel.within(grid, read)), []
   for n, part in enumerate(rows.batches(size)):
-    parts.append(jax.device_get(read(params, jax.device_put(score.as_batch(part, n * size), split))))
+    parts.append(hosts.fetch(read(params, hosts.place(score.as_batch(part, n * size), split))))
     advance(part.tokens_BT.size)
   nll_BT, right_BT = (np.concatenate(column)[: len(rows)] for column in zip(*parts))
   return nll_BT.astype(np.float64), right_BT

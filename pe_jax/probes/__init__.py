@@ -7,9 +7,8 @@ number of tokens that the model is fed, BOS included, of text and of tasks alike
 """
 
 import importlib
-import pathlib
 
-from pe_jax import evaluate, metrics, progress
+from pe_jax import evaluate, hosts, metrics, progress, remote
 from pe_jax.config import did_you_mean
 from pe_jax.errors import ConfigError
 from pe_jax.evaluate import result
@@ -86,6 +85,6 @@ def check(subject, lengths, specs, wanted, options):
 
 
 def write(workdir, rows):
-  """Appends rows to WORKDIR/eval/<probe>.jsonl."""
-  for name in {r['probe'] for r in rows}:
-    metrics.append(pathlib.Path(workdir) / 'eval' / f'{name}.jsonl', [r for r in rows if r['probe'] == name])
+  """Appends rows to WORKDIR/eval/<probe>.jsonl, in one of the processes."""
+  for name in {r['probe'] for r in rows} if hosts.is_first() else ():
+    metrics.append(remote.path(workdir) / 'eval' / f'{name}.jsonl', [r for r in rows if r['probe'] == name])

@@ -6,7 +6,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pe_jax import attention, loss, model, parallel
+from pe_jax import attention, hosts, loss, model, parallel
 from pe_jax import cache as kv
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import score
@@ -24,7 +24,7 @@ def reader(subject, enc, read):
   """
   config = attention.reading(subject.config)
   grid = jax.make_mesh((len(jax.devices()),), ('data',), axis_types=(AxisType.Auto,))
-  params, split = jax.device_put(subject.params, NamedSharding(grid, P())), NamedSharding(grid, P('data'))
+  params, split = hosts.place(subject.params, NamedSharding(grid, P())), NamedSharding(grid, P('data'))
 
   def run(params, tokens_BT, row_B):
     pos_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1], dtype=jnp.int32)[None], tokens_BT.shape)
@@ -39,8 +39,8 @@ def reader(subject, enc, read):
     row_B, parts = np.arange(count) if row_B is None else np.asarray(row_B), []
     for start in range(0, count, size):
       index = np.minimum(np.arange(start, start + size), count - 1)  # the last batch ends with its last row again and again
-      batch = jax.device_put((tokens_BT[index].astype(np.int32), row_B[index].astype(np.int32)), split)
-      parts.append(jax.device_get(run(params, *batch)))
+      batch = hosts.place((tokens_BT[index].astype(np.int32), row_B[index].astype(np.int32)), split)
+      parts.append(hosts.fetch(run(params, *batch)))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
 
   return go

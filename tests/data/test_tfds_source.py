@@ -194,7 +194,7 @@ def test_a_bucket_without_gcsfs_names_the_extra(monkeypatch):
   import importlib.util
 
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name, package=None: None)
-  with pytest.raises(ConfigError, match=r'gs://bucket/data needs the gcsfs package \(pip install pe_jax\[gcs\]\)'):
+  with pytest.raises(ConfigError, match=r"gs://bucket/data needs the gcsfs package \(pip install -e '\.\[gcs\]'\)"):
     open_documents(settings('gs://bucket/data', 'c4/en'), 'train')
 
 

@@ -8,8 +8,8 @@ byte for byte, with no newline translation.
 import contextlib
 import json
 import os
-import pathlib
 
+from pe_jax import remote
 from pe_jax.data.documents import Documents, fingerprint, role_of, utf8
 from pe_jax.errors import ConfigError, DataError
 
@@ -80,7 +80,7 @@ def files(path):
   """(folder, sorted names in it) of the text that `data.path` means."""
   if not path:
     raise ConfigError("data.path: source 'text' needs one (give a .txt or .jsonl file, or a folder of them)")
-  path = pathlib.Path(os.path.expanduser(path))
+  path = remote.local(os.path.expanduser(path), 'data.path')
   wanted = ' or '.join(SUFFIXES)
   if path.is_file():
     if path.suffix not in SUFFIXES:

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 
-from pe_jax import names
+from pe_jax import names, remote
 from pe_jax.config import did_you_mean
 from pe_jax.data import folder
 from pe_jax.data.documents import Documents, utf8
@@ -132,13 +132,10 @@ def find(name, data_dir):
 
 
 def _existing(data_dir):
-  import importlib.util
-
   from etils import epath
 
-  if data_dir.startswith('gs://') and importlib.util.find_spec('gcsfs') is None:
-    raise ConfigError(f'data.data_dir: {data_dir} needs the gcsfs package (pip install pe_jax[gcs])')
   # Looked at first: the array_record reader waits for minutes on a bucket it may not read.
+  remote.check(data_dir, 'data.data_dir')
   path = epath.Path(data_dir)
   if not path.exists():
     raise DataError(f'{data_dir}: there is no such folder (set data.data_dir or PE_JAX_DATA to where datasets are)')

@@ -1,0 +1,82 @@
+"""How processes find each other: what must be given, and one line within the timeout when somebody is missing."""
+
+import re
+import socket
+import time
+
+import jax
+import pairs
+import pytest
+import tiny_runs as runs
+
+from pe_jax import hosts, join, process
+from pe_jax.errors import ConfigError
+
+
+def test_whoever_is_missing_is_told_in_a_line_within_the_timeout():
+  alone, start = pairs.home() / 'alone', time.monotonic()
+  meet = [f'--coordinator=127.0.0.1:{pairs.free_port()}', '--process_count=2', '--timeout=5', '--process_index=0']
+  waiting = runs.start(*pairs.training(alone), *meet, devices=2)
+  lost = runs.start(*pairs.training(alone), '--coordinator=127.0.0.1:9', '--process_count=2', '--timeout=2', '--process_index=1')
+  try:
+    code, _, err = runs.finish(lost)
+    assert (code, err.count('\n')) == (2, 1), err
+    assert err.startswith('ERROR: --coordinator: nobody answers at 127.0.0.1:9 within 2 s'), err
+    code, _, err = runs.finish(waiting)
+    assert code == 2, err
+    says = r'^ERROR: --process_count: 2 processes were to meet at 127.0.0.1:\d+, and not all came within 5 s \(start one'
+    assert re.search(says, err, re.M), err
+  finally:
+    lost.kill()
+    waiting.kill()
+  assert time.monotonic() - start < 120
+  assert not alone.exists()
+
+
+@pytest.mark.parametrize(
+  ('given', 'says'),
+  [
+    (('10.0.0.2:8476', '', '0'), '--process_count: missing'),
+    (('10.0.0.2:8476', '2', ''), '--process_index: missing'),
+    (('', '2', '0'), "--coordinator: '' is not HOST:PORT"),
+    (('10.0.0.2', '2', '0'), "--coordinator: '10.0.0.2' is not HOST:PORT"),
+    (('10.0.0.2:99999', '2', '0'), 'is not HOST:PORT'),
+    (('10.0.0.2:8476', 'two', '0'), "--process_count: 'two' is not a whole number"),
+    (('10.0.0.2:8476', '2', '2'), r'--process_index: 2 is not one of 2 processes \(0 to 1\)'),
+    (('10.0.0.2:8476', '0', '0'), '--process_index: 0 is not one of 0 processes'),
+  ],
+)
+def test_what_is_asked_for_must_be_complete(given, says):
+  with pytest.raises(ConfigError, match=says):
+    join.join(*given, timeout=1)
+
+
+def test_process_0_needs_its_port_and_nothing_asked_for_is_one_process(monkeypatch):
+  for name in ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES'):
+    monkeypatch.delenv(name, raising=False)
+  with socket.create_server(('', 0)) as taken:
+    port = taken.getsockname()[1]
+    with pytest.raises(ConfigError, match=f'process 0 cannot listen on port {port} of 127.0.0.1:{port}: .*in use'):
+      join.join(f'127.0.0.1:{port}', '2', '0', timeout=1)
+  join.join()
+  assert not process.joined()
+
+
+def test_what_a_script_starts_belongs_to_no_run_of_several_processes(monkeypatch):
+  monkeypatch.setenv('PE_JAX_COORDINATOR', '10.0.0.2:8476')
+  monkeypatch.setenv('PE_JAX_PROCESS_COUNT', '2')
+  monkeypatch.setenv('PE_JAX_PROCESS_INDEX', '1')
+  here = join.asked(None, None, '0')
+  assert here == ('10.0.0.2:8476', '2', '0')
+  for name, value in process.child_environment().items():
+    monkeypatch.setenv(name, value)
+  assert join.asked(None, None, None) is None
+  monkeypatch.delenv('PE_JAX_COORDINATOR')
+  assert join.asked('', None, None) is None
+  assert join.asked(None, None, None) == ('', '2', '1')
+
+
+def test_hosts_of_a_pod_that_were_not_introduced_are_refused(monkeypatch):
+  monkeypatch.setattr(jax, 'process_count', lambda: 4)
+  with pytest.raises(ConfigError, match=r'one of 4 hosts of a pod.*--coordinator=auto'), hosts.together():
+    pass
