@@ -3,6 +3,7 @@
   python eval.py --workdir=runs/a --lengths=64,128,256,512
   python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=all
   python eval.py --workdir=runs/copy --lengths=8,16,32
+  python eval.py --workdir=runs/smollm2 --text=book.txt --lengths=2048,8192,16384 --encodings='rope, yarn(factor=2)'
 
 Protocols: context (the same targets with more and more context), nonoverlapping, sliding, buckets (by position), prefix; default: the first
 two. A run on a task is tested on samples of exactly those lengths (protocol task).
@@ -41,6 +42,7 @@ FIGURES = flags.DEFINE_boolean('figures', False, 'Draw probes into WORKDIR/figur
 SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Documents to score.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
+TEXT = flags.DEFINE_string('text', '', 'Score this instead of a split: a file of any kind, or a folder of .txt and .jsonl files.')
 SAMPLES = flags.DEFINE_integer('samples', 500, 'Samples of a task at each length.', lower_bound=1)
 TASK = flags.DEFINE_string('task', '', "Another task in the same words, as 'flip_flop(ignore=.98)'; default: the trained one.")
 
@@ -60,8 +62,8 @@ def main():
   options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
   of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
   run = pe_jax.load(WORKDIR.value, step)
-  subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
-  extra = {'step': run.step, 'split': SPLIT.value}
+  subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value, TEXT.value)
+  extra = {'step': run.step, 'split': SPLIT.value} if not TEXT.value else {'step': run.step, 'split': 'all', 'text': TEXT.value}
   if PROTOCOLS.value or not PROBES.value:
     wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
     rows = evaluate.evaluate(subject, lengths, specs, wanted, extra, options)

@@ -34,7 +34,12 @@ def read_config(workdir):
   path = pathlib.Path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
-  return ml_collections.ConfigDict(config_lib.completed(json.loads(path.read_text()))).lock()
+  stored = config_lib.completed(json.loads(path.read_text()))
+  named = stored['data']['tokenizer']
+  brought = path.parent / 'tokenizer' / pathlib.Path(named).name  # of an imported run that was moved
+  if brought.is_file() and not pathlib.Path(named).is_file():
+    stored['data']['tokenizer'] = str(brought.absolute())
+  return ml_collections.ConfigDict(stored).lock()
 
 
 def finished(workdir):

@@ -10,6 +10,7 @@ import pathlib
 
 from pe_jax import attention, data, encodings, metrics, model, progress, tasks
 from pe_jax.config import did_you_mean
+from pe_jax.data import sources
 from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError
 from pe_jax.evaluate import result, score
@@ -62,7 +63,7 @@ class Subject:
     return score.batches(self.config, self.encoding(spec, length), self.params, rows, advance)
 
 
-def subject(config, params, split='test', max_targets=0, samples=500, task=''):
+def subject(config, params, split='test', max_targets=0, samples=500, task='', text=''):
   """The Subject for a run's own data.
 
   Args:
@@ -72,15 +73,27 @@ def subject(config, params, split='test', max_targets=0, samples=500, task=''):
     max_targets: targets to score of documents; 0: all.
     samples: of a task at each length.
     task: another task in the same words; default: the trained one.
+    text: a file of any kind, or a folder of .txt and .jsonl files, to score whole instead of a split.
   """
   tokenizer = data.make_tokenizer(config.data.tokenizer)
+  if config.data.source == 'task' and text:
+    raise ConfigError(f"text: '{text}', and this run was trained on a task, whose words it reads (leave it out)")
   if config.data.source == 'task':
     return Subject(config, params, tokenizer, [], {'split': split, 'samples': samples}, _task(config.data.name, task))
   if task:
     raise ConfigError(f"task: '{task}', and this run was trained on text (leave it out)")
-  source = data.open_documents(config.data, split)
-  documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=config.data.min_bytes)
+  source = own_text(config.data, text) if text else data.open_documents(config.data, split)
+  least = 0 if text else config.data.min_bytes
+  documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=least)
   return Subject(config, params, tokenizer, documents, info)
+
+
+def own_text(of_run, path):
+  """The Documents of a file or a folder, read as the run's config says."""
+  data_fields = of_run.copy_and_resolve_references()
+  data_fields.unlock()
+  data_fields.path = str(path)
+  return sources.module('text').documents(data_fields, 'all')
 
 
 def _task(trained, other):

@@ -16,7 +16,8 @@ SUFFIXES = ('.txt', '.jsonl')
 
 
 def documents(data, role):
-  root, names = files(data.path)
+  """`role` 'all' takes every document, and a single file of any kind."""
+  root, names = files(data.path, role == 'all')
   places, bytes_, replaced, total = [], 0, 0, 0
 
   def contents():
@@ -25,7 +26,7 @@ def documents(data, role):
       path = root / name
       for offset, size, content, changed in split_file(path, data):
         total += 1
-        if role_of(content) == role:
+        if role == 'all' or role_of(content) == role:
           places.append((path, offset, size))
           bytes_ += len(content)
           replaced += changed
@@ -46,14 +47,14 @@ def documents(data, role):
   return Documents(read, len(places), record)
 
 
-def files(path):
+def files(path, any_kind=False):
   """(folder, sorted names in it) of the text that `data.path` means."""
   if not path:
     raise ConfigError("data.path: source 'text' needs one (give a .txt or .jsonl file, or a folder of them)")
   path = pathlib.Path(os.path.expanduser(path))
   wanted = ' or '.join(SUFFIXES)
   if path.is_file():
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in SUFFIXES and not any_kind:
       raise DataError(f"{path}: its suffix '{path.suffix}' is not {wanted} (rename it to what it holds)")
     return path.parent, [path.name]
   if not path.is_dir():
@@ -67,7 +68,7 @@ def files(path):
 
 def split_file(path, data):
   """Yields (offset, size, content, whether replaced) of the documents of one file."""
-  if path.suffix == '.txt':
+  if path.suffix != '.jsonl':
     yield 0, path.stat().st_size, *parse(path, 0, -1, data)
     return
   offset = 0
@@ -83,7 +84,7 @@ def parse(path, offset, size, data):
   with path.open('rb') as f:
     f.seek(offset)
     raw = f.read(size)
-  if path.suffix == '.txt':
+  if path.suffix != '.jsonl':
     return utf8(raw, data.unicode_errors, lambda at: f'{path}: byte {at}')
   return parse_line(raw, path, data, f'at byte {offset}', offset)
 
