@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_weights as made
@@ -62,7 +63,12 @@ def own_run(encoding, fields):
 
 def kept(config, enc, params):
   """Our logits of the two texts at the positions that are kept."""
-  apply = jax.jit(lambda t: model.apply(config, enc, params, t, Where.forward(np.arange(t.shape[1])[None], np.ones_like(t))))
+
+  @jax.jit
+  def apply(tokens_BT):
+    where = Where.forward(jnp.arange(tokens_BT.shape[1])[None], jnp.ones_like(tokens_BT))
+    return model.apply(config, enc, params, tokens_BT, where)
+
   found = {}
   for length, at in made.AT.items():
     found[str(length)] = np.asarray(apply(np.asarray(made.text(length)[None], np.int32)))[0, np.asarray(at)]

@@ -240,7 +240,7 @@ def test_tensors_that_contradict_config_json_are_named(config, arrays, error, ma
 def test_fused_rows_that_contradict_the_heads_are_named(tmp_path):
   arrays = {**weights('gpt_neox'), 'gpt_neox.layers.1.attention.query_key_value.weight': np.ones((64, 32), np.float32)}
   made.folder(tmp_path, 'gpt_neox', BYTES, arrays)
-  with pytest.raises(DataError, match='query_key_value: has 64 rows, and config.json says 4 heads of queries and 4 of keys and values'):
+  with pytest.raises(DataError, match=r'query_key_value: has 64 rows, and config.json says 4 heads of queries and 4 of keys and values'):
     read(tmp_path)
 
 
@@ -255,9 +255,9 @@ def test_a_vocabulary_smaller_than_the_tokenizers_is_refused_and_nothing_is_writ
   with pytest.raises(DataError, match=r'no tokenizer there .* --tokenizer=PATH'):
     importing.run(source, tmp_path / 'run')
   vocabulary.of_bytes(source)
-  with pytest.raises(ConfigError, match="model.vocab_size: 64 is smaller than the tokenizer's 257"):
+  with pytest.raises(ConfigError, match=r"model\.vocab_size: 64 is smaller than the tokenizer's 257"):
     importing.run(source, tmp_path / 'run')
-  with pytest.raises(ConfigError, match="'gone.json' is no tokenizer.json"):
+  with pytest.raises(ConfigError, match=r"'gone\.json' is no tokenizer\.json"):
     importing.run(source, tmp_path / 'run', tokenizer='gone.json')
   assert not (tmp_path / 'run').exists()
 

@@ -85,7 +85,8 @@ def test_a_sentencepiece_vocabulary_of_a_gguf_file_gives_the_same_ids(tmp_path):
   pieces = range(model.get_piece_size())
   kinds = [6 if model.is_byte(i) else 2 if model.is_unknown(i) else 3 if model.is_control(i) else 1 for i in pieces]
   reader = Reader(
-    model='llama', tokens=[model.id_to_piece(i) for i in pieces], scores=[model.get_score(i) for i in pieces], token_type=kinds, bos_token_id=1
+    model='llama', tokens=[model.id_to_piece(i) for i in pieces], scores=[model.get_score(i) for i in pieces], token_type=kinds,
+    bos_token_id=1,
   )  # fmt: skip
   made = tokenizer.make(vocabulary.of_gguf(reader, 'a.gguf', tmp_path / 'out'))
   for text in (TEXT, *WORDS, 'a', ' the  fox '):
