@@ -27,8 +27,8 @@ ORDER = ('llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'arcee', 'gpt
 def run(run, folder):
   """Writes a `pe_jax.run.Run` into a new folder and returns the model type."""
   folder = pathlib.Path(folder)
-  if folder.exists() and any(folder.iterdir()):
-    raise WriteError(f'{folder}: is not empty (choose another folder)')
+  if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    raise WriteError(f'{folder}: is not an empty folder (choose another one)')
   family, keys = chosen(run.config)
   tensors = tensors_of(family, run.config, run.params)
   special = tokenizer(run.config.data.tokenizer, folder) | _stops(run.workdir)

@@ -129,6 +129,7 @@ def _config(path, reader):
     'attention_bias': 'blk.0.attn_q.bias' in tensors,
     'mlp_bias': 'blk.0.ffn_up.bias' in tensors,
     'rope_parameters': _rope(path, reader, arch, tensors),
+    'eos_token_id': value(reader, 'tokenizer.ggml.eos_token_id'),
   }
   if 'token_embd.weight' not in tensors:
     raise DataError(f'{path}: it has no token_embd.weight')

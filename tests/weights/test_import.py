@@ -13,7 +13,7 @@ import tiny_weights as made
 import pe_jax
 from pe_jax import config as config_lib
 from pe_jax import diagnose, train, workdir
-from pe_jax.errors import ConfigDiffers, ConfigError, DataError
+from pe_jax.errors import ConfigDiffers, ConfigError, DataError, WriteError
 from pe_jax.weights import exporting, importing, vocabulary
 
 pytest.importorskip('safetensors')
@@ -137,7 +137,7 @@ def test_an_exported_run_is_imported_as_it_was(run, tmp_path):
   assert again['params_sha256'] == card['params_sha256']
   one, other = (workdir.read_config(p).to_dict() for p in (path, tmp_path / 'run'))
   assert [line for line in config_lib.diff(one, other) if 'tokenizer' not in line] == []
-  with pytest.raises(Exception, match='is not empty'):
+  with pytest.raises(WriteError, match='is not an empty folder'):
     exporting.run(pe_jax.load(path), tmp_path / 'hf')
 
 
