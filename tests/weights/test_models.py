@@ -63,7 +63,7 @@ def rows(config, *texts):
       size = part if isinstance(part, int) else len(part)
       if not isinstance(part, int):
         document += 1
-        out[:, n, at : at + size] = part, np.arange(size), document
+        out[:, n, at : at + size] = np.stack([part, np.arange(size), np.full(size, document)])
       at += size
   return out
 
