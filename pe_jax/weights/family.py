@@ -105,6 +105,7 @@ class Family:
     """The config.json of a config, as far as the type can express it."""
     fields = config.model.to_dict()
     keys = {'model_type': self.model_type, 'architectures': [self.architecture], 'torch_dtype': 'float32'}
+    keys['pad_token_id'] = None  # the types' own defaults can lie outside a small vocabulary
     keys |= {theirs: fields[ours] for ours, theirs in self.shape.items()}
     for key in self.keys:
       keys |= key.write(fields)

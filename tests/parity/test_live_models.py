@@ -57,7 +57,7 @@ def own_run(encoding, fields):
   enc = encodings.make(encoding, model.dims(config))
   params = model.init(config, enc, jax.random.PRNGKey(0))
   rng = np.random.default_rng(0)
-  moved = jax.tree.map(lambda x: np.asarray(x + 0.2 * rng.normal(size=x.shape), np.float32), params)
+  moved = jax.tree.map(lambda x: jnp.asarray(x + 0.2 * rng.normal(size=x.shape), jnp.float32), params)
   return config, enc, moved
 
 
