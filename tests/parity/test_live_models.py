@@ -26,7 +26,7 @@ OWN = {
   'dynamic': ('dynamic_ntk(factor=2)', {'mlp': 'swiglu'}),
   'normed': ('rope', {'mlp': 'swiglu', 'qk_norm': 'head'}),
   'after': ('rope', {'mlp': 'swiglu', 'qk_norm': 'full', 'norm_place': 'after'}),
-  'alibi': ('alibi', {'norm': 'layer', 'mlp': 'gelu_exact', 'mlp_dim': 128}),
+  'alibi': ('alibi', {'train_length': 48, 'norm': 'layer', 'mlp': 'gelu_exact', 'mlp_dim': 128}),
   'learned': (
     'learned(max_length=64)',
     {'norm': 'layer', 'norm_bias': True, 'qkv_bias': True, 'attention_out_bias': True, 'mlp_bias': True, 'embed_scale': 1.0},
@@ -48,11 +48,11 @@ def test_transformers_still_computes_the_stored_logits(python, tmp_path):  # noq
 
 def own_run(encoding, fields):
   """(config, params) of a run of ours."""
-  given = {**made.stored()['llama']['config'], 'vocab_size': 257, 'max_position_embeddings': 16}
+  given = {**made.stored()['llama']['config'], 'vocab_size': 257, 'max_position_embeddings': fields.get('train_length', 16)}
   config = importing.config_of(given, encoding=encoding)[0].copy_and_resolve_references()
   config.unlock()
   plain = {'mlp': 'gelu', 'num_kv_heads': 4, 'vocab_size': made.VOCABULARY, 'tie_head': True, 'embed_scale': 1.0}
-  config.model.update({**plain, **fields})
+  config.model.update({name: x for name, x in {**plain, **fields}.items() if name != 'train_length'})
   config.encoding = encoding
   enc = encodings.make(encoding, model.dims(config))
   params = model.init(config, enc, jax.random.PRNGKey(0))
