@@ -5,6 +5,7 @@
 # make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
 # make findings   the claims that small models can show, on three seeds, into docs/findings.md (under an hour on two cores)
 # make lint       ruff
+# make audit      known advisories against the pinned dependencies, a report (needs the network)
 # make parity     the comparison with other programs (transformers, x-transformers), run live beside ours
 # make bench      speed and memory against other programs, into docs/performance.md (ARGS=--quick: in under five minutes)
 # PYTHON=python3.12 make …   another interpreter
@@ -14,7 +15,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test contract mutants parity bench fits findings lint clean
+.PHONY: demo test contract mutants parity bench fits findings lint audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,5 +72,10 @@ lint: $(VENV)/test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 
+# A report and no gate: an advisory may have no fix yet.
+audit:
+	@test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/python -m pip install -q --disable-pip-version-check pip-audit; }
+	-$(VENV)-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+
 clean:
-	rm -rf $(VENV) $(VENV)-parity $(VENV)-tpu .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-parity $(VENV)-tpu $(VENV)-audit .pytest_cache .ruff_cache .hypothesis

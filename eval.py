@@ -1,4 +1,4 @@
-"""Evaluate a checkpoint at lengths and under encodings it was not trained with.
+"""Evaluate a checkpoint at lengths and under encodings it was not trained with (exit codes as train.py's).
 
   python eval.py --workdir=runs/a --lengths=64,128,256,512
   python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=all
@@ -14,10 +14,10 @@ two. A run on a task is tested on samples of exactly those lengths (protocol tas
 
 Prints tables, the accounting of what longer windows gain, and for every encoding the three lengths (acceptable, computable, reliable), and
 appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length).
-Exit codes as train.py's.
 """
 
 import pathlib
+import sys
 
 from absl import flags
 
@@ -44,6 +44,7 @@ STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by valid
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
 TEXT = flags.DEFINE_string('text', '', 'Score this instead of a split: a file of any kind, or a folder of .txt and .jsonl files.')
 SAMPLES = flags.DEFINE_integer('samples', 500, 'Samples of a task at each length.', lower_bound=1)
+LABEL = flags.DEFINE_string('label', '', 'A name: done once under it, rows stand once.')
 TASK = flags.DEFINE_string('task', '', "Another task in the same words, as 'flip_flop(ignore=.98)'; default: the trained one.")
 
 
@@ -54,6 +55,15 @@ def main():
   step = STEP.value if STEP.value == 'best' else None if STEP.value == 'last' else cli.integer('step', STEP.value)
   specs = cli.encoding_list(ENCODINGS.value)
 
+  from pe_jax import once
+
+  with once.doing(WORKDIR.value, LABEL.value, sys.argv[1:]) as needed:
+    if needed:
+      measure(lengths, step, specs)
+
+
+def measure(lengths, step, specs):
+  """Evaluates, prints and writes."""
   import pe_jax
   from pe_jax import evaluate, probes
   from pe_jax.evaluate import lengths as three
@@ -63,7 +73,8 @@ def main():
   of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
   run = pe_jax.load(WORKDIR.value, step)
   subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value, TEXT.value)
-  extra = {'step': run.step, 'split': SPLIT.value} if not TEXT.value else {'step': run.step, 'split': 'all', 'text': TEXT.value}
+  extra = {'step': run.step} | ({'split': 'all', 'text': TEXT.value} if TEXT.value else {'split': SPLIT.value})
+  extra |= {'label': LABEL.value} if LABEL.value else {}
   if PROTOCOLS.value or not PROBES.value:
     wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
     rows = evaluate.evaluate(subject, lengths, specs, wanted, extra, options)

@@ -2,6 +2,7 @@
 
   python train.py --config=configs/quickstart.py:alibi,train_length=64 --workdir=runs/a
   python train.py --config=configs/lm.py:rope,runlocal --workdir=runs/b --config.optim.learning_rate=3e-4 --config.encoding='yarn(factor=4)'
+  python train.py --config=configs/quickstart.py:alibi --workdir='runs/a-{seed}' --seeds=101,102,103
 
 The same command again goes on where it was left. Exit codes: 0 done, 2 bad settings, 3 bad data, 4 cannot write, 5 workdir in use,
 6 config differs, 7 not finite, 75 stopped by a signal and saved.
@@ -16,6 +17,9 @@ CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, with an argument after a colon; --config.field=value changes a field.'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
+SEEDS = flags.DEFINE_list(
+  'seeds', None, 'Seeds, trained together in this process, each a run in its own folder: {seed} in --workdir is the seed.'
+)
 
 
 def main():
@@ -23,10 +27,14 @@ def main():
   cli.required('config', 'configs/quickstart.py:alibi')
   cli.required('workdir', 'runs/a')
   config = cli.checked(CONFIG.value)
+  folders = cli.seed_folders(WORKDIR.value) if SEEDS.present else {}
 
-  from pe_jax import train  # after the cheap checks: jax takes seconds to import
+  from pe_jax import seeds, train  # after the cheap checks: jax takes seconds to import
 
-  train.run(config, WORKDIR.value)
+  if folders:
+    seeds.run(config, folders)
+  else:
+    train.run(config, WORKDIR.value)
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@ numbers:
 
 - dense: all rows at once. For short texts, and for the few queries of a decoding step.
 - chunked: rows in chunks of queries, against the keys up to the end of the chunk's group; for records that look at content and need whole
-  rows, and for training at usual lengths. Rows are made again in the backward pass.
+  rows, and for training at usual lengths. Where there are many, rows are made again in the backward pass.
 - blockwise: blocks of queries and keys, in memory that grows with the length (blockwise.py).
 - splash, flash, cudnn: kernels of accelerators, for records and rows that they can serve (kernels/).
 """
@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 
 from pe_jax import blockwise, kernels
-from pe_jax.encodings.base import scores
+from pe_jax.encodings.base import head_scores
 from pe_jax.errors import ConfigError
 
 GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
 FEW = 16  # queries, as of a decoding step: never worth more than rows as they are
-CHUNK, BLOCK = 128, 512  # the best of those tried on a CPU
+CHUNK, BLOCK = 128, (512, 512)  # queries, and queries x keys: the best of those tried on a CPU
 KEPT = 2**24  # weights that a layer may keep for its backward pass, 64 MiB; beyond that rows are made again
 LONG = 1024  # from here on blockwise is as fast and takes less memory
 
@@ -108,20 +108,24 @@ def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=0, p
   path = choose(enc, q_BTHK.shape[1], k_BSGK.shape[1], method, platform, case)
   if path in kernels.NAMES:
     return kernels.attend(path, enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk, platform == 'interpret')
+  # Head by head: what is cut from it, and multiplied, lies as products want it.
+  by_head = [x.swapaxes(1, 2) for x in (q_BTHK, k_BSGK, v_BSGK)]
   if path == 'dense':
-    return attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where)
-  if path == 'blockwise':
-    return blockwise.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk or BLOCK)
-  return attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk or CHUNK)
+    out_BHTK = attend_rows(enc, tables, *by_head, where)
+  elif path == 'blockwise':
+    out_BHTK = blockwise.attend(enc, tables, *by_head, where, (chunk, chunk) if chunk else BLOCK)
+  else:
+    out_BHTK = attend_chunks(enc, tables, *by_head, where, chunk or CHUNK)
+  return out_BHTK.swapaxes(1, 2)
 
 
-def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
-  """Rows in chunks. Where queries and keys are the same tokens, a group of chunks sees only the keys up to its end."""
-  queries, keys = q_BTHK.shape[1], k_BSGK.shape[1]
+def attend_chunks(enc, tables, q_BHTK, k_BGSK, v_BGSK, where, chunk):
+  """Rows in chunks, (B, H, T, K). Where queries and keys are the same tokens, a group of chunks sees only the keys up to its end."""
+  queries, keys = q_BHTK.shape[2], k_BGSK.shape[2]
   chunks = -(-queries // chunk)
   same = where.causal and where.same
   groups = min(chunks, GROUPS) if same else 1
-  again = whole_rows(enc) or q_BTHK.shape[0] * q_BTHK.shape[2] * queries * keys > KEPT
+  again = whole_rows(enc) or q_BHTK.shape[0] * q_BHTK.shape[1] * queries * keys > KEPT
   out = []
   for g in range(groups):
     first, last = (chunks * n // groups * chunk for n in (g, g + 1))
@@ -129,38 +133,42 @@ def attend_chunks(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk):
     seen = last if same else keys
     whole = (last - first) // chunk * chunk
     near = where.keys(0, seen) if seen < keys else where
-    rows = functools.partial(_chunk, again, enc, tables, q_BTHK, k_BSGK[:, :seen], v_BSGK[:, :seen], near)
+    rows = functools.partial(_chunk, again, enc, tables, q_BHTK, k_BGSK[:, :, :seen], v_BGSK[:, :, :seen], near)
     if whole == chunk:
       out.append(rows(chunk, first))
     elif whole:
-      part_XBCHK = jax.lax.map(functools.partial(rows, chunk), first + chunk * jnp.arange(whole // chunk))
-      out.append(jnp.moveaxis(part_XBCHK, 0, 1).reshape(q_BTHK.shape[0], whole, *part_XBCHK.shape[3:]))
+      part_XBHCK = jax.lax.map(functools.partial(rows, chunk), first + chunk * jnp.arange(whole // chunk))
+      part_BHXCK = jnp.moveaxis(part_XBHCK, 0, 2)
+      out.append(part_BHXCK.reshape(*part_BHXCK.shape[:2], whole, -1))
     if rest := last - first - whole:
       out.append(rows(rest, first + whole))
-  return jnp.concatenate(out, axis=1)
+  return jnp.concatenate(out, axis=2)
 
 
-def _chunk(again, enc, tables, q_BTHK, k_BSGK, v_BSGK, where, size, start):
+def _chunk(again, enc, tables, q_BHTK, k_BGSK, v_BGSK, where, size, start):
   def rows(start):
-    q_BCHK = jax.lax.dynamic_slice_in_dim(q_BTHK, start, size, axis=1)
-    return attend_rows(enc, tables, q_BCHK, k_BSGK, v_BSGK, where.queries(start, size))
+    q_BHCK = jax.lax.dynamic_slice_in_dim(q_BHTK, start, size, axis=2)
+    return attend_rows(enc, tables, q_BHCK, k_BGSK, v_BGSK, where.queries(start, size))
 
   return (jax.checkpoint(rows) if again else rows)(start)
 
 
-def attend_rows(enc, tables, q_BTHK, k_BSGK, v_BSGK, where):
-  """Whole rows of attention for the queries given."""
-  batch, queries, heads, _ = q_BTHK.shape
-  groups = k_BSGK.shape[2]
-  weight_BHTS = weights(enc, tables, q_BTHK, k_BSGK, where, v_BSGK.shape[-1])
-  weight_BGRTS = weight_BHTS.reshape(batch, groups, heads // groups, queries, -1).astype(v_BSGK.dtype)
-  out_BTGRK = jnp.einsum('bgrts,bsgk->btgrk', weight_BGRTS, v_BSGK, preferred_element_type=jnp.float32)
-  return out_BTGRK.reshape(batch, queries, heads, v_BSGK.shape[-1]).astype(v_BSGK.dtype)
+def attend_rows(enc, tables, q_BHTK, k_BGSK, v_BGSK, where):
+  """Whole rows of attention for the queries given, (B, H, T, K)."""
+  batch, heads, queries, _ = q_BHTK.shape
+  groups, width = k_BGSK.shape[1], v_BGSK.shape[-1]
+  weight_BHTS = weights(enc, tables, q_BHTK, k_BGSK, where, width)
+  weight_BGRTS = weight_BHTS.reshape(batch, groups, heads // groups, queries, -1).astype(v_BGSK.dtype)
+  out_BGRTK = jnp.einsum('bgrts,bgsk->bgrtk', weight_BGRTS, v_BGSK, preferred_element_type=jnp.float32)
+  return out_BGRTK.reshape(batch, heads, queries, width).astype(v_BGSK.dtype)
 
 
-def weights(enc, tables, q_BTHK, k_BSGK, where, width):
+def weights(enc, tables, q_BHTK, k_BGSK, where, width):
   """What each query takes of each key, float32 (B, H, T, S); `width` is that of a head. `where` is as after `Encoding.sides`."""
-  s_BHTS = enc.score(tables, q_BTHK, k_BSGK, where) if enc.score else scores(q_BTHK, k_BSGK, width)
+  if enc.score:
+    s_BHTS = enc.score(tables, q_BHTK.swapaxes(1, 2), k_BGSK.swapaxes(1, 2), where)
+  else:
+    s_BHTS = head_scores(q_BHTK, k_BGSK, width)
   s_BHTS, visible = completed(enc, tables, s_BHTS, where)
   return enc.normalise(tables, s_BHTS, visible) if enc.normalise else softmax(s_BHTS, visible)
 
@@ -178,8 +186,10 @@ def completed(enc, tables, s_BHTS, where):
 
 def softmax(s_BHTS, visible):
   """Softmax over visible keys; a row without any is exactly 0, and its gradient is finite."""
-  # Hidden scores are replaced before exp, not after: 0 x inf in the backward pass is NaN.
-  peak = jax.lax.stop_gradient(jnp.max(s_BHTS, axis=-1, keepdims=True, where=visible, initial=-1e30))
-  weight = jnp.where(visible, jnp.exp(jnp.where(visible, s_BHTS - peak, 0.0)), 0.0)
+  # Hidden scores are replaced before exp, not after: 0 x inf in the backward pass is NaN. No peak is as low as they are, so that they weigh
+  # nothing in a row that sees nothing either.
+  s_BHTS = jnp.where(visible, s_BHTS, blockwise.HIDDEN)
+  peak = jax.lax.stop_gradient(jnp.maximum(jnp.max(s_BHTS, axis=-1, keepdims=True), blockwise.HIDDEN / 2))
+  weight = jnp.exp(s_BHTS - peak)
   total = jnp.sum(weight, axis=-1, keepdims=True)
   return weight / jnp.where(total > 0, total, 1.0)

@@ -15,23 +15,26 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from pe_jax.encodings.base import run_length, run_start, scores
+from pe_jax.encodings.base import head_scores, run_length, run_start
 
 HIDDEN = -1e30  # a score that weighs nothing; not infinite, since infinite - infinite is no number
 
 
-def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, block=512):
-  """Attention output, (B, T, H, K) in v's dtype, for a record that neither replaces scores nor the softmax."""
-  queries, keys = q_BTHK.shape[1], k_BSGK.shape[1]
-  size_q, size_k = min(block, queries), min(block, keys)
+def attend(enc, tables, q_BHTK, k_BGSK, v_BGSK, where, block):
+  """Attention output, (B, H, T, K) in v's dtype, for a record that neither replaces scores nor the softmax.
+
+  `block`: the queries and the keys of one. Vectors come head by head, so that a block is cut without moving anything.
+  """
+  queries, keys = q_BHTK.shape[2], k_BGSK.shape[2]
+  size_q, size_k = min(block[0], queries), min(block[1], keys)
   scale_BHT1 = None
   if enc.scale:
-    shape = (q_BTHK.shape[0], q_BTHK.shape[2], queries, 1)
+    shape = (*q_BHTK.shape[:3], 1)
     scale_BHT1 = _pad(jnp.broadcast_to(enc.scale(tables, where), shape), -queries % size_q, 2)
-  first_X, last_X = needed(where, size_q, size_k)
+  ranges_X = needed(where, size_q, size_k), whole(where, size_q, size_k)
   where = padded(where, -queries % size_q, -keys % size_k)
-  q_BTHK = _pad(q_BTHK, -queries % size_q, 1)
-  k_BSGK, v_BSGK = (_pad(x, -keys % size_k, 1) for x in (k_BSGK, v_BSGK))
+  q_BHTK = _pad(q_BHTK, -queries % size_q, 2)
+  k_BGSK, v_BGSK = (_pad(x, -keys % size_k, 2) for x in (k_BGSK, v_BGSK))
 
   def added(near):
     return enc.added(tables, near)
@@ -41,9 +44,9 @@ def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, block=512):
   added, learned = jax.closure_convert(added, near) if enc.distance_bias or enc.bias else (None, ())
   sides = (where.qside, where.side)
   where = dataclasses.replace(where, qside=None, side=None)
-  form = Form(added, enc.visible and functools.partial(enc.visible, tables), size_q, size_k, v_BSGK.shape[-1])
-  out_BTHK, _ = _attend(form, (first_X, last_X), where, q_BTHK, k_BSGK, v_BSGK, scale_BHT1, sides, learned)
-  return out_BTHK[:, :queries].astype(v_BSGK.dtype)
+  form = Form(added, enc.visible and functools.partial(enc.visible, tables), size_q, size_k, v_BGSK.shape[-1])
+  out_BHTK, _ = _attend(form, ranges_X, where, q_BHTK, k_BGSK, v_BGSK, scale_BHT1, sides, learned)
+  return out_BHTK[:, :, :queries].astype(v_BGSK.dtype)
 
 
 def needed(where, size_q, size_k):
@@ -65,6 +68,37 @@ def needed_by_row(where, size_q, size_k):
   return first_BT.reshape(shape).min(2) // size_k, last_BT.reshape(shape).max(2) // size_k + 1
 
 
+def whole(where, size_q, size_k):
+  """As `needed`, the blocks of keys of which every query of the block sees every key in every row of the batch: they need no mask.
+
+  Where there are none both ends are alike.
+  """
+  queries = where.i_BT.shape[1]
+  own_T = where.own_index_T()
+  first_BT = run_start(where.kdoc_BS)[:, own_T]
+  end_BT = own_T[None] + 1 if where.causal else first_BT + run_length(where.kdoc_BS)[:, own_T]
+  shape = (where.qdoc_BT.shape[0], -1, size_q)
+  doc_BNX = _pad(where.qdoc_BT, -queries % size_q, 1).reshape(shape)
+  first_BN = -(-_pad(first_BT, -queries % size_q, 1).reshape(shape).max(2) // size_k)
+  last_BN = _pad(jnp.broadcast_to(end_BT, first_BT.shape), -queries % size_q, 1).reshape(shape).min(2) // size_k
+  one_BN = (doc_BNX.min(2) == doc_BNX.max(2)) & (doc_BNX.min(2) > 0)
+  first_N, last_N = jnp.where(one_BN, first_BN, 0).max(0), jnp.where(one_BN, last_BN, 0).min(0)
+  return first_N, jnp.maximum(first_N, last_N)
+
+
+def each_block(form, ranges, n, add, state):
+  """The state after add(masked)(m, state) for all blocks m of keys that block n of the queries needs."""
+  (first, last), (start, end) = ((a[n], b[n]) for a, b in ranges)
+  if form.visible:  # hides more than documents and the future do
+    return jax.lax.fori_loop(first, last, add(True), state)
+  start, end = jnp.clip(start, first, last), jnp.clip(end, first, last)
+  before = start - first
+  state = jax.lax.fori_loop(
+    0, before + last - end, lambda x, state: add(True)(jnp.where(x < before, first + x, end + x - before), state), state
+  )
+  return jax.lax.fori_loop(start, end, add(False), state)
+
+
 @dataclasses.dataclass(frozen=True)
 class Form:
   """What does not change from block to block: the functions of the encoding, the sizes, the width that scores are scaled by."""
@@ -75,91 +109,92 @@ class Form:
   size_k: int
   width: int
 
-  def scores(self, q_BTHK, k_BSGK, scale_BHT1, near, learned):
-    """(scores with all that is added to them, float32 (B, H, T, S); what is visible, broadcastable to that)."""
-    s_BHTS = scores(q_BTHK, k_BSGK, self.width)
+  def scores(self, masked, q_BHTK, k_BGSK, scale_BHT1, near, learned):
+    """Scores with all that is added to them, float32 (B, H, T, S), HIDDEN where nothing is visible."""
+    s_BHTS = head_scores(q_BHTK, k_BGSK, self.width)
     if self.added:
       s_BHTS = s_BHTS + self.added(near, *learned)
     if scale_BHT1 is not None:
       s_BHTS = s_BHTS * scale_BHT1
+    if not masked:
+      return s_BHTS
     visible = near.visible_BTS()[:, None]
-    return s_BHTS, visible & self.visible(near) if self.visible else visible
+    return jnp.where(visible & self.visible(near) if self.visible else visible, s_BHTS, HIDDEN)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(form, needed, where, q, k, v, scale, sides, learned):
-  """(output float32 (B, T, H, K), log-sum-exp (B, H, T)) over whole blocks."""
-  batch, queries, heads, _ = q.shape
-  groups = k.shape[2]
+def _attend(form, ranges, where, q, k, v, scale, sides, learned):
+  """(output float32 (B, H, T, K), log-sum-exp (B, H, T)) over whole blocks; queries (B, H, T, K), keys and values (B, G, S, K)."""
+  batch, heads, queries, _ = q.shape
+  groups = k.shape[1]
 
   def rows(n):
     q_n, scale_n, where_q = _queries(form, n, q, scale, where, sides)
 
-    def add(m, state):
+    def add(masked, m, state):
       peak, total, out = state
       k_m, v_m, near = _keys(form, m, k, v, where_q, sides)
-      s, visible = form.scores(q_n, k_m, scale_n, near, learned)
-      s = jnp.where(visible, s, HIDDEN)
+      s = form.scores(masked, q_n, k_m, scale_n, near, learned)
+      # A row that has seen nothing yet keeps a peak far above HIDDEN, so that what it cannot see weighs nothing.
       new = jnp.maximum(peak, jnp.max(s, axis=-1, keepdims=True))
-      # A row that has seen nothing yet has peak HIDDEN, where exp(0) = 1 must not count.
-      weight = jnp.where(visible, jnp.exp(s - new), 0.0)
+      weight = jnp.exp(s - new)
       shrink = jnp.exp(peak - new)
-      part = jnp.einsum('bgrts,bsgk->bgrtk', _grouped(weight, groups).astype(v.dtype), v_m, preferred_element_type=jnp.float32)
+      part = jnp.einsum('bgrts,bgsk->bgrtk', _grouped(weight, groups).astype(v.dtype), v_m, preferred_element_type=jnp.float32)
       return new, total * shrink + jnp.sum(weight, axis=-1, keepdims=True), out * shrink + part.reshape(out.shape)
 
     shape = (batch, heads, form.size_q, 1)
-    start = jnp.full(shape, HIDDEN), jnp.zeros(shape), jnp.zeros((*shape[:3], v.shape[-1]))
-    peak, total, out = jax.lax.fori_loop(needed[0][n], needed[1][n], add, start)
-    total = jnp.where(total > 0, total, 1.0)
-    return jnp.moveaxis(out / total, 1, 2), (peak + jnp.log(total))[..., 0]
+    start = jnp.full(shape, HIDDEN / 2), jnp.zeros(shape), jnp.zeros((*shape[:3], v.shape[-1]))
+    peak, total, out = each_block(form, ranges, n, lambda masked: functools.partial(add, masked), start)
+    # Of a row that sees nothing the log is 0, and HIDDEN - 0 weighs nothing in the backward pass either.
+    log_sum = jnp.where(total > 0, peak + jnp.log(jnp.where(total > 0, total, 1.0)), 0.0)
+    return out / jnp.where(total > 0, total, 1.0), log_sum[..., 0]
 
   out_X, sum_X = jax.lax.map(rows, jnp.arange(queries // form.size_q))
-  out = jnp.moveaxis(out_X, 0, 1).reshape(batch, queries, heads, -1)
-  return out, jnp.moveaxis(sum_X, 0, 2).reshape(batch, heads, queries)
+  return _join(out_X, 2), _join(sum_X, 2)
 
 
-def _forward(form, needed, where, q, k, v, scale, sides, learned):
-  out, log_sum = _attend(form, needed, where, q, k, v, scale, sides, learned)
-  return (out, log_sum), (needed, where, q, k, v, scale, sides, learned, out, log_sum)
+def _forward(form, ranges, where, q, k, v, scale, sides, learned):
+  out, log_sum = _attend(form, ranges, where, q, k, v, scale, sides, learned)
+  return (out, log_sum), (ranges, where, q, k, v, scale, sides, learned, out, log_sum)
 
 
 def _backward(form, kept, cotangents):
-  needed, where, q, k, v, scale, sides, learned, out, log_sum = kept
+  ranges, where, q, k, v, scale, sides, learned, out, log_sum = kept
   d_out = cotangents[0].astype(jnp.float32)
-  groups = k.shape[2]
+  groups = k.shape[1]
   # Sum over a row of weight x (its gradient), from the output alone.
-  row_BHT = jnp.moveaxis(jnp.sum(d_out * out, axis=-1), 1, 2)
+  row_BHT = jnp.sum(d_out * out, axis=-1)
 
   def rows(n, total):
     q_n, scale_n, where_q = _queries(form, n, q, scale, where, sides)
-    cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=n * form.size_q, slice_size=form.size_q)
-    d_n, log_sum_n, row_n = cut(d_out, axis=1), cut(log_sum, axis=2)[..., None], cut(row_BHT, axis=2)[..., None]
-    d_BGRTK = _grouped(jnp.moveaxis(d_n, 1, 2), groups).astype(v.dtype)
+    cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=n * form.size_q, slice_size=form.size_q, axis=2)
+    d_BGRTK, log_sum_n, row_n = _grouped(cut(d_out), groups).astype(v.dtype), cut(log_sum)[..., None], cut(row_BHT)[..., None]
 
-    def add(m, state):
+    def add(masked, m, state):
       d_q, d_scale, d_qside, (d_k, d_v, d_side, d_learned) = state
       k_m, v_m, near = _keys(form, m, k, v, where_q, sides)
 
       def block(q_n, k_m, scale_n, qside, side, learned):
-        return form.scores(q_n, k_m, scale_n, dataclasses.replace(near, qside=qside, side=side), learned)
+        return form.scores(masked, q_n, k_m, scale_n, dataclasses.replace(near, qside=qside, side=side), learned)
 
-      s, pull, visible = jax.vjp(block, q_n, k_m, scale_n, near.qside, near.side, learned, has_aux=True)
-      weight = jnp.where(visible, jnp.exp(jnp.where(visible, s, HIDDEN) - log_sum_n), 0.0)
-      to_v = jnp.einsum('bgrts,bgrtk->bsgk', _grouped(weight, groups).astype(v.dtype), d_BGRTK, preferred_element_type=jnp.float32)
-      to_weight = jnp.einsum('bgrtk,bsgk->bgrts', d_BGRTK, v_m, preferred_element_type=jnp.float32).reshape(weight.shape)
+      s, pull = jax.vjp(block, q_n, k_m, scale_n, near.qside, near.side, learned)
+      weight = jnp.exp(s - log_sum_n)
+      to_v = jnp.einsum('bgrts,bgrtk->bgsk', _grouped(weight, groups).astype(v.dtype), d_BGRTK, preferred_element_type=jnp.float32)
+      to_weight = jnp.einsum('bgrtk,bgsk->bgrts', d_BGRTK, v_m, preferred_element_type=jnp.float32).reshape(weight.shape)
       g_q, g_k, g_scale, g_qside, g_side, g_learned = pull(weight * (to_weight - row_n))
       put = functools.partial(_add_at, m * form.size_k)
-      keys = put(d_k, g_k), put(d_v, to_v), jax.tree.map(put, d_side, g_side), jax.tree.map(jnp.add, d_learned, g_learned)
+      sums = jax.tree.map(functools.partial(put, axis=1), d_side, g_side), jax.tree.map(jnp.add, d_learned, g_learned)
+      keys = put(d_k, g_k, axis=2), put(d_v, to_v, axis=2), *sums
       return d_q + g_q, jax.tree.map(jnp.add, d_scale, g_scale), jax.tree.map(jnp.add, d_qside, g_qside), keys
 
     start = _zeros(q_n), _zeros(scale_n), _zeros(where_q.qside), total
-    d_q, d_scale, d_qside, total = jax.lax.fori_loop(needed[0][n], needed[1][n], add, start)
+    d_q, d_scale, d_qside, total = each_block(form, ranges, n, lambda masked: functools.partial(add, masked), start)
     return total, (d_q, d_scale, d_qside)
 
   total = _zeros(k), _zeros(v), _zeros(sides[1]), _zeros(learned)
-  total, (d_q, d_scale, d_qside) = jax.lax.scan(lambda total, n: rows(n, total), total, jnp.arange(q.shape[1] // form.size_q))
+  total, (d_q, d_scale, d_qside) = jax.lax.scan(lambda total, n: rows(n, total), total, jnp.arange(q.shape[2] // form.size_q))
   d_k, d_v, d_side, d_learned = total
-  d_q, d_qside = _join(d_q, 1), jax.tree.map(lambda x: _join(x, 1), d_qside)
+  d_q, d_qside = _join(d_q, 2), jax.tree.map(lambda x: _join(x, 1), d_qside)
   d_scale = None if scale is None else _join(d_scale, 2)
   to_type = functools.partial(jax.tree.map, lambda g, x: g.astype(x.dtype))
   return (
@@ -180,15 +215,15 @@ _attend.defvjp(_forward, _backward)
 def _queries(form, n, q, scale, where, sides):
   """Block n of the queries: vectors, temperatures, and where they stand before all keys."""
   start = n * form.size_q
-  cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=form.size_q)
+  cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=form.size_q, axis=2)
   where = dataclasses.replace(where, qside=sides[0]).queries(start, form.size_q)
-  return cut(q, axis=1), None if scale is None else cut(scale, axis=2), where
+  return cut(q), None if scale is None else cut(scale), where
 
 
 def _keys(form, m, k, v, where_q, sides):
   """Block m of the keys, of the values, and where the pairs of this block stand."""
   start = m * form.size_k
-  cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=form.size_k, axis=1)
+  cut = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=form.size_k, axis=2)
   return cut(k), cut(v), dataclasses.replace(where_q, side=sides[1]).keys(start, form.size_k)
 
 
@@ -201,10 +236,10 @@ def _zeros(tree):
   return jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), tree)
 
 
-def _add_at(start, total, part):
-  """The total with a part added from index `start` of axis 1 on."""
-  here = jax.lax.dynamic_slice_in_dim(total, start, part.shape[1], axis=1)
-  return jax.lax.dynamic_update_slice_in_dim(total, here + part, start, axis=1)
+def _add_at(start, total, part, axis):
+  """The total with a part added from index `start` of the axis on."""
+  here = jax.lax.dynamic_slice_in_dim(total, start, part.shape[axis], axis=axis)
+  return jax.lax.dynamic_update_slice_in_dim(total, here + part, start, axis=axis)
 
 
 def _join(x_X, axis):

@@ -33,10 +33,16 @@ def run(main, doc):
       raise
     print(f'ERROR: {error}', file=sys.stderr, flush=True)
     sys.exit(error.exit_code)
+  except RuntimeError as error:
+    said = process.missing_backend(error)
+    if not said or flags.FLAGS.debug:
+      raise
+    print(f'ERROR: {said}', file=sys.stderr, flush=True)
+    sys.exit(ConfigError.exit_code)
 
 
 def _parse(argv):
-  _check_file(argv)
+  argv = _with_program(argv)
   try:
     rest = flags.FLAGS(argv)
   except Exception as error:  # a config file is a program and can raise anything
@@ -46,15 +52,28 @@ def _parse(argv):
     raise ConfigError(f"argument '{rest[1]}' is not a flag (flags start with --; --help lists them)")
 
 
-def _check_file(argv):
-  """Refuses a config file that is not there."""
+def _with_program(argv):
+  """argv with a .json config handed to the program that reads it. Refuses a config file that is not there or of another kind.
+
+  Whatever its name, a config file would be executed.
+  """
   if 'config' not in flags.FLAGS or flags.FLAGS['config'].flag_type() == 'string':
-    return
-  for arg, after in zip(argv[1:], [*argv[2:], '']):
+    return argv
+  argv = list(argv)
+  for n, arg in enumerate(argv[1:], 1):
     name, equals, value = arg.lstrip('-').partition('=')
-    path = (value if equals else after).partition(':')[0]
-    if arg.startswith('-') and name == 'config' and not pathlib.Path(path).is_file():
-      raise ConfigError(f"--config: there is no file '{path}' (for instance --config=configs/quickstart.py:alibi)")
+    if not arg.startswith('-') or name != 'config':
+      continue
+    given = value if equals else ''.join(argv[n + 1 : n + 2])
+    path = pathlib.Path(given.partition(':')[0])
+    if not path.is_file():
+      raise ConfigError(f"--config: there is no file '{given.partition(':')[0]}' (for instance --config=configs/quickstart.py:alibi)")
+    if path.suffix not in ('.py', '.json'):
+      raise ConfigError(f"--config: '{path}' is neither a program, .py, nor data, .json (configs/quickstart.py is an example)")
+    if path.suffix == '.json':
+      program = f'{pathlib.Path(__file__).with_name("json_config.py")}:{given}'
+      argv[n if equals else n + 1] = f'--config={program}' if equals else program
+  return argv
 
 
 def _complaint(error):
@@ -81,14 +100,14 @@ def _explain_overrides(argv):
 def required(name, example):
   """The value of a flag that must be given."""
   flag = flags.FLAGS[name]
-  if not flag.present or flag.value == '':
+  if not flag.present or flag.value in ('', []):
     raise ConfigError(f'--{name}: missing (for instance --{name}={example})')
   return flag.value
 
 
 def checked(config):
   """The config with its fields checked, before anything heavy is imported."""
-  from pe_jax import encodings, resolve
+  from pe_jax import resolve
 
   try:
     getattr(config, 'items', None)  # what stands for a file that raised an OSError raises at a touch
@@ -96,8 +115,7 @@ def checked(config):
     raise ConfigError(_complaint(error.__cause__ or error)) from error
   if not isinstance(config, ml_collections.ConfigDict):
     raise ConfigError(f'--config: the file returned {type(config).__name__} (get_config must return a ConfigDict)')
-  resolve.check_fields(config)
-  encodings.check_name(config.encoding)
+  resolve.settings(config)
   return config
 
 
@@ -112,6 +130,19 @@ def integer(name, text):
     return int(text)
   except ValueError:
     raise ConfigError(f"--{name}: '{text}' is not a whole number") from None
+
+
+def seed_folders(workdir):
+  """{seed: folder} of the flag --seeds, from a workdir that says where the seed stands in their names."""
+  seeds = integers('seeds', '101,102,103')
+  for seed in seeds:
+    if seeds.count(seed) > 1:
+      raise ConfigError(f'--seeds: {seed} is given twice')
+  if '{seed}' not in workdir:
+    raise ConfigError(
+      f"--workdir: '{workdir}' has no {{seed}}, and {len(seeds)} seeds need a folder each (for instance --workdir='{workdir}-{{seed}}')"
+    )
+  return {seed: workdir.replace('{seed}', str(seed)) for seed in seeds}
 
 
 def encoding_list(text):

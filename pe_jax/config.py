@@ -9,7 +9,7 @@ import json
 
 import ml_collections
 
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigError, DataError
 
 GATED = ('swiglu', 'geglu', 'geglu_exact')  # MLPs of two projections, one of which gates the other
 
@@ -167,18 +167,57 @@ def to_json(config):
 
 def from_json(text):
   """A locked ConfigDict of `to_json`'s text. Loads data only; nothing is executed."""
-  config = ml_collections.ConfigDict(json.loads(text))
-  return config.lock()
+  return ml_collections.ConfigDict(loads(text, 'config', ConfigError)).lock()
+
+
+def loads(text, where, error=DataError):
+  """The object of strict JSON text (or bytes). What is not one raises `error` with a sentence that begins with `where`."""
+
+  def no_number(name):
+    raise ValueError(f'{name} is no number of JSON')
+
+  def once(pairs):
+    if len(tree := dict(pairs)) < len(pairs):
+      raise ValueError('a name is there twice')
+    return tree
+
+  try:
+    tree = json.loads(text, parse_constant=no_number, object_pairs_hook=once)
+  except (ValueError, RecursionError) as fault:
+    raise error(f'{where}: not strict JSON, {" ".join(str(fault).split())} (train.py writes config.json so)') from None
+  if not isinstance(tree, dict):
+    raise error(f'{where}: a {type(tree).__name__} where an object was wanted')
+  return tree
 
 
 def completed(stored):
-  """A stored config as a dict, with the defaults of fields that came after it was written; they leave things as they were."""
+  """A stored config as a dict, with the defaults of fields that came after it was written; they leave things as they were.
+
+  What it was trained with was there from the beginning, and is not made up.
+  """
+  if 'encoding' not in stored:
+    raise DataError('config.json: encoding: missing (a config that train.py has written is wanted)')
 
   def fill(tree, known):
     new = {name: value for name, value in known.items() if name not in tree}
-    return {name: fill(value, known.get(name, {})) if isinstance(value, dict) else value for name, value in tree.items()} | new
+    inside = {
+      name: fill(value, known[name]) for name, value in tree.items() if isinstance(value, dict) and isinstance(known.get(name), dict)
+    }
+    return tree | inside | new
 
   return fill(stored, default().to_dict())
+
+
+def stored(path):
+  """The config in a file that train.py has written, complete and with its fields checked, as a dict."""
+  from pe_jax import resolve
+
+  tree = completed(loads(path.read_bytes(), path))
+  try:
+    resolve.check_fields(tree)
+  except ConfigError as error:
+    raise DataError(f'{path}: {error}') from None
+  return tree
 
 
 def config_hash(config):

@@ -1,25 +1,22 @@
-"""Training runs on this machine, as many at a time as there are cores, each a process on a core of its own.
+"""Training runs on this machine, as many at a time as there are cores (or GPUs), for scripts that train what they then measure.
 
 An interrupted run goes on where it was, a finished one says so, and one with another config refuses, so that calling this again is always
-right.
+right. A sweep (pe_jax/sweep) is the same with evaluations, and one that fails there touches no other.
 """
 
 import dataclasses
-import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import time
 
-from pe_jax import metrics, process, progress
+from pe_jax import metrics, progress
 from pe_jax.errors import UserError
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from pe_jax.sweep import pool, slots
+from pe_jax.sweep.commands import ROOT
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Job(pool.Task):
   """A run: its folder, what --config gets, overrides of its fields, and how many steps it takes."""
 
   workdir: pathlib.Path
@@ -27,43 +24,41 @@ class Job:
   steps: int
   fields: dict = dataclasses.field(default_factory=dict)
 
+  @property
+  def name(self):
+    """Of its folder, which no other job has."""
+    return str(self.workdir)
+
+  @property
+  def folder(self):
+    """The same."""
+    return pathlib.Path(self.workdir)
+
   def command(self):
     """train.py with its arguments."""
     fields = [f'--config.{name}={value}' for name, value in self.fields.items()]
     return [sys.executable, str(ROOT / 'train.py'), f'--config={self.config}', f'--workdir={self.workdir}', *fields]
 
+  def next(self, last):
+    """Once: train.py says by itself that a run is finished, or that it is another."""
+    return None if last else self.command()
+
 
 def train(jobs, label):
-  """Trains all jobs. One that fails ends the others, which save what they have."""
-  cores = sorted(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else list(range(os.cpu_count()))
-  waiting, running = list(jobs), {}
-  with progress.bar(sum(job.steps for job in jobs), label=label) as bar:
+  """Trains all jobs. One that fails ends the others, which save what they have; so does Ctrl-C."""
+  with progress.bar(sum(job.steps for job in jobs), label=label) as bar, pool.Pool(slots.local()) as running:
     seen = 0
-    try:
-      while waiting or running:
-        for core in [core for core in cores if core not in running][: len(waiting)]:
-          job = waiting.pop(0)
-          running[core] = (job, _start(job, core))
-        for core, (job, child) in list(running.items()):
-          if child.poll() is not None:
-            del running[core]
-            if child.returncode:
-              raise UserError(f'training {job.workdir.name} ended with exit code {child.returncode}; {job.workdir / "log.txt"} says why')
-        done = sum(_steps_done(job.workdir) for job in jobs)
-        bar.advance(done - seen)
-        seen = done
-        time.sleep(0.5)
-    finally:
-      for _, child in running.values():
-        child.terminate()  # train.py saves and stops; the next call goes on
-
-
-def _start(job, core):
-  """Huge pages make it faster and change no number."""
-  job.workdir.mkdir(parents=True, exist_ok=True)
-  pinned = ['taskset', '-c', str(core)] if shutil.which('taskset') else []
-  with (job.workdir / 'log.txt').open('w') as log:
-    return subprocess.Popen([*pinned, *job.command()], stdout=log, stderr=log, env=process.child_environment())
+    for job in jobs:
+      running.add(job)
+    while running.busy:
+      running.step()
+      for name, failure in running.failed.items():
+        folder = pathlib.Path(name)
+        raise UserError(f'training {folder.name}: {failure.reason} ({folder / "log.txt"} has all it said)')
+      done = sum(_steps_done(job.folder) for job in jobs)
+      bar.advance(done - seen)
+      seen = done
+      time.sleep(0.5)
 
 
 def _steps_done(workdir):

@@ -66,8 +66,7 @@ def _jit(config, train_step, eval_step, devices):
   def put_batch(batch):
     return {k: jax.make_array_from_process_local_data(rows, v) for k, v in batch.items()}
 
-  options = {} if config.model.platform == 'tpu' else process.options(long=config.train_length >= attention.LONG)
-  step = jax.jit(within(grid, train_step), donate_argnums=0, compiler_options=options)
+  step = _compiled(config, grid, train_step)
   evaluate = jax.jit(within(grid, eval_step))
   return Spread(
     step=step,
@@ -76,6 +75,48 @@ def _jit(config, train_step, eval_step, devices):
     get_state=lambda state: state,
     evaluate=lambda params, batch: evaluate(params, put_batch(batch)),
   )
+
+
+def _compiled(config, grid, train_step):
+  options = {} if config.model.platform == 'tpu' else process.options(long=config.train_length >= attention.LONG)
+  return jax.jit(within(grid, train_step), donate_argnums=0, compiler_options=options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stacked:
+  """Several states as one, each array with an axis of lanes before its own, and one step for all of them."""
+
+  step: Callable  # (states, [batch of each lane], [whether it goes], steps that those which go have taken) -> (states, [metrics of each])
+  put_states: Callable  # [state of each lane] -> states
+  get_state: Callable  # (states, lane) -> the state of that lane
+
+
+def stacked(config, train_step, devices):
+  """The step under `vmap`, over the same mesh as under jit. A lane that does not go is computed too, and its state is kept as it was."""
+  grid = mesh(config, devices)
+  rows = NamedSharding(grid, P(None, ('data', 'fsdp')))
+
+  def one(state, batch, goes, taken):
+    # One number for all lanes: a schedule's switch between records stays a switch, where `vmap` would compute all of its branches.
+    new, metrics = train_step(dataclasses.replace(state, step=taken), batch)
+    goes &= state.finite  # what was not finite stays at its step
+    return jax.tree.map(lambda a, b: jnp.where(goes, a, b), new, state), metrics
+
+  def lanes(states, batch, goes_L, taken):
+    states, metrics_L = jax.vmap(one, (0, 0, 0, None))(states, batch, goes_L, taken)
+    return states, [jax.tree.map(lambda x_L, n=n: x_L[n], metrics_L) for n in range(len(goes_L))]
+
+  compiled = _compiled(config, grid, lanes)
+
+  def step(states, batches, goes, taken):
+    batch = {k: jax.make_array_from_process_local_data(rows, np.stack([b[k] for b in batches])) for k in batches[0]}
+    return compiled(states, batch, np.asarray(goes), np.int32(taken))
+
+  def put_states(states):
+    states = jax.tree.map(lambda *x: jnp.stack(x), *states)
+    return jax.device_put(states, jax.tree.map(lambda x: NamedSharding(grid, P(None, *sharding(grid, x.shape[1:]).spec)), states))
+
+  return Stacked(step, put_states, jax.jit(lambda states, lane: jax.tree.map(lambda x: x[lane], states)))
 
 
 def abstract(config, state, devices):

@@ -2,17 +2,21 @@
 
 - Compiled programs are kept in a cache folder of the user, so that a second start need not compile: JAX_COMPILATION_CACHE_DIR names another
   folder, an empty value turns it off.
-- On the CPU backend a training step is compiled with fused matrix products (`options`). PE_JAX_CPU_OPTIONS=off leaves XLA as it comes.
+- On the CPU backend a training step is compiled with faster matrix products (`options`). PE_JAX_CPU_OPTIONS=off leaves XLA as it comes.
 - malloc should use huge pages (GLIBC_TUNABLES=glibc.malloc.hugetlb=1). That must stand in the environment before the process starts: `make`
   and the scripts set it for what they start, anything else is told once.
 """
 
+import importlib.metadata
 import os
 import pathlib
+import re
 import sys
 
 HUGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
-CPU_OPTIONS = {'xla_cpu_experimental_ynn_fusion_type': 'LIBRARY_FUSION_TYPE_DOT', 'xla_cpu_prefer_vector_width': 512}
+# Each product by itself: fused with what stands around it (LIBRARY_FUSION_TYPE_DOT) the sums of attention's gradients for queries and keys
+# wider than values end the process with a segmentation fault (jaxlib 0.10.2), and it is no faster.
+CPU_OPTIONS = {'xla_cpu_experimental_ynn_fusion_type': 'LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT', 'xla_cpu_prefer_vector_width': 512}
 
 
 def prepare(environment=os.environ):
@@ -41,6 +45,23 @@ def options(long=False):
   except Exception:  # another release of XLA: its options come and go, and its errors have no common type
     return {}
   return dict(CPU_OPTIONS)
+
+
+def missing_backend(error):
+  """A sentence, if the error is JAX's that a backend which was asked for is not there, else ''."""
+  said = ' '.join(str(error).split())
+  wanted = re.match(r"(?:Unable to initialize|Unknown) backend:? '?(\w+)", said)
+  if not wanted:
+    return ''
+
+  def version(name):
+    try:
+      return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      return 'is not installed'
+
+  versions = ', '.join(f'{name} {version(name)}' for name in ('jax', 'jaxlib', 'libtpu'))
+  return f"JAX_PLATFORMS: '{wanted[1]}' is not to be had here: {said[:300]}; {versions} (unset JAX_PLATFORMS, or install .[gpu] or .[tpu])"
 
 
 def hint():

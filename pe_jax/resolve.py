@@ -69,6 +69,24 @@ LARGEST = 2**31 - 1  # counts and sizes are int32 on the device
 
 def resolve(config):
   """A locked copy with derived fields filled in. Raises ConfigError for settings that cannot work."""
+  c = settings(config)
+
+  from pe_jax import attention, encodings, model, optim
+
+  optim.check_name(c.optim.name)
+  c.encoding = str(encodings.parse(c.encoding))
+  enc = encodings.make(c.encoding, model.dims(c))
+  model.check_length(enc, c.train_length)
+  if c.model.scan_layers and any(record.layer for record in [enc, *(record for _, record in enc.schedule)]):
+    raise ConfigError(f"model.scan_layers: '{c.encoding}' has a record for each layer, and a scan runs one for all (scan_layers=False)")
+  attention.check(c, enc, single=c.data.packing == 'pad')
+  # The embedding was trained at one scale; another encoding at evaluation must not change it.
+  c.model.embed_scale = c.model.embed_scale or (c.model.embed_dim**0.5 if enc.embed else 1.0)
+  return c.lock()
+
+
+def settings(config):
+  """A copy with everything checked and derived that needs no jax: such mistakes are answered at once."""
   from pe_jax import encodings
 
   check_fields(config)
@@ -84,19 +102,7 @@ def resolve(config):
     c.optim.warmup_steps = c.num_train_steps // 10
   if c.optim.warmup_steps > c.num_train_steps:
     raise ConfigError(f'optim.warmup_steps: {c.optim.warmup_steps} exceeds num_train_steps={c.num_train_steps}')
-
-  from pe_jax import attention, model, optim
-
-  optim.check_name(c.optim.name)
-  c.encoding = str(encodings.parse(c.encoding))
-  enc = encodings.make(c.encoding, model.dims(c))
-  model.check_length(enc, c.train_length)
-  if c.model.scan_layers and any(record.layer for record in [enc, *(record for _, record in enc.schedule)]):
-    raise ConfigError(f"model.scan_layers: '{c.encoding}' has a record for each layer, and a scan runs one for all (scan_layers=False)")
-  attention.check(c, enc, single=c.data.packing == 'pad')
-  # The embedding was trained at one scale; another encoding at evaluation must not change it.
-  c.model.embed_scale = c.model.embed_scale or (c.model.embed_dim**0.5 if enc.embed else 1.0)
-  return c.lock()
+  return c
 
 
 def check_fields(config):

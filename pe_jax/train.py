@@ -39,25 +39,40 @@ from pe_jax.evaluate import score
 def run(config, workdir):
   """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats."""
   config = resolve.resolve(config)
+  if done := check(config, workdir):
+    return done['validation_loss']
+  streams = data.streams(config, jax.process_index(), jax.process_count())
+  workdir_lib.check_data(workdir, streams[-1])
+  if hint := process.hint():
+    progress.say(hint)
+  with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught) as loop:
+    return loop.run()
+
+
+def check(config, workdir):
+  """Refuses a run that cannot go on here, and creates nothing. Returns what DONE says of one that is finished, None otherwise."""
   workdir_lib.check_config(workdir, config)
   if done := workdir_lib.finished(workdir):
     progress.say(f'{workdir}: finished already ({done["step"]} steps)')
-    return done['validation_loss']
+    return done
   workdir_lib.check_free(workdir)
   parallel.check(config, jax.devices())
   if config.init_from and not (pathlib.Path(workdir) / 'config.json').exists():
     init_from.check(config)
-  batches, rows, record = data.streams(config, jax.process_index(), jax.process_count())
-  workdir_lib.check_data(workdir, record)
-  with workdir_lib.locked(workdir) as folder, stop_signals() as caught:
+  return None
+
+
+@contextlib.contextmanager
+def begun(config, workdir, streams, environment, caught, spread=None):
+  """The Loop of a run whose folder this process holds."""
+  batches, rows, record = streams
+  with workdir_lib.locked(workdir) as folder:
     workdir_lib.check_config(workdir, config)
     workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
-    workdir_lib.write_environment(folder, environment(config))
+    workdir_lib.write_environment(folder, environment)
     workdir_lib.write_json(folder / 'data.json', record)
-    if hint := process.hint():
-      progress.say(hint)
     with contextlib.closing(checkpoint.Checkpoints(workdir, config.keep_checkpoints)) as checkpoints:
-      return Loop(config, folder, batches, rows, checkpoints, caught).run()
+      yield Loop(config, folder, batches, rows, checkpoints, caught, spread)
 
 
 def environment(config):
@@ -88,13 +103,13 @@ def stop_signals():
 class Loop:
   """One process's share of a run. Everything that must survive is in the checkpoints; this holds only what is at hand."""
 
-  def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=()):
+  def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=(), spread=None):
     self.config, self.folder, self.batches, self.checkpoints = config, folder, batches, checkpoints
     self.validation_rows, self.stop_signals = validation_rows, stop_signals
     enc = encodings.make(config.encoding, model.dims(config))
     tx = optim.make(config)
     self.schedule = optim.schedule(config)
-    self.spread = parallel.make(config, step.make(config, enc, tx), step.make_eval(config, enc), jax.devices())
+    self.spread = spread or parallel.make(config, step.make(config, enc, tx), step.make_eval(config, enc), jax.devices())
     start = jax.jit(lambda: step.init(config, enc, tx))()
     if config.init_from and checkpoints.latest() is None:
       start = step.init(config, enc, tx, init_from.params(config, start.params))
@@ -104,6 +119,20 @@ class Loop:
 
   def run(self):
     """Trains to the last step and returns the final validation loss."""
+    with contextlib.closing(self.steps()) as steps:
+      numbers = None
+      while True:
+        try:
+          _, batch = steps.send(numbers)
+        except StopIteration as end:
+          return end.value
+        self.state, numbers = self.spread.step(self.state, self.spread.put_batch(batch))
+
+  def steps(self):
+    """All of a run but its steps, so that several runs can be stepped together (seeds.py).
+
+    A generator of (n, the batch of step n): the caller takes that step and sends its numbers. Returns the final validation loss.
+    """
     config, first = self.config, int(self._host_state().step)
     self.log = metrics.Log(self.folder, first, config.tensorboard)
     self.peak, self.peak_source = flops.peak()
@@ -116,7 +145,7 @@ class Loop:
     ):
       for n in range(first + 1, config.num_train_steps + 1):
         batch, position = next(stream)
-        self.state, numbers = self.spread.step(self.state, self.spread.put_batch(batch))
+        numbers = yield n, batch
         self.pending.append((n, numbers))
         self._read(keep=1)
         self.checkpoints.check_for_errors()
@@ -171,8 +200,7 @@ class Loop:
 
   def log_validation(self, n, write=True):
     """Mean nats a validation target."""
-    params = self._host_state().params if self.config.parallel == 'pmap' else self.state.params
-    nll, weight = score.sums(self.spread.evaluate, params, self.validation_rows, self.config.batch_size)
+    nll, weight = score.sums(self.spread.evaluate, self._host_state().params, self.validation_rows, self.config.batch_size)
     if not math.isfinite(nll):
       raise NotFinite(f'{self.folder}: step {n}: validation loss {nll / weight} (lower optim.learning_rate or lengthen optim.warmup_steps)')
     if write:

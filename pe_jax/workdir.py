@@ -24,7 +24,7 @@ def check_config(workdir, config):
   """Refuses a workdir that holds a run of another configuration; creates nothing."""
   path = pathlib.Path(workdir) / 'config.json'
   if path.exists():
-    lines = config_lib.diff(config_lib.completed(json.loads(path.read_text())), config.to_dict())
+    lines = config_lib.diff(config_lib.stored(path), config.to_dict())
     if lines:
       raise ConfigDiffers(f'{workdir}: holds a run of another configuration (choose another workdir):\n  ' + '\n  '.join(lines))
 
@@ -34,7 +34,7 @@ def read_config(workdir):
   path = pathlib.Path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
-  stored = config_lib.completed(json.loads(path.read_text()))
+  stored = config_lib.stored(path)
   named = stored['data']['tokenizer']
   brought = path.parent / 'tokenizer' / pathlib.Path(named).name  # of an imported run that was moved
   if brought.is_file() and not pathlib.Path(named).is_file():

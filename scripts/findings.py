@@ -27,18 +27,19 @@ def main():
   folder, start = pathlib.Path(WORKDIR.value), time.time()
 
   from benchmarks import machine
-  from studies import algorithms, language, page
+  from studies import algorithms, dispersion, language, page
 
   from pe_jax import launch, progress
 
-  steps = {'language': 1200, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'needle': 600}
+  steps = {'language': 1200, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'sort': 2000, 'needle': 600, 'markov': 300}
   steps = dict.fromkeys(steps, 30) if QUICK.value else steps
   launch.train(language.jobs(folder, seeds, steps['language']), 'language models')
   launch.train(language.tuning_jobs(folder, seeds, steps['tuning']), 'fine-tuning')
-  launch.train(algorithms.jobs(folder, seeds, steps['copy'], steps['needle']), 'tasks')
+  launch.train(algorithms.jobs(folder, seeds, steps), 'tasks')
   progress.say('measuring')
   found, tasks = language.measure(folder, seeds, MAX_TARGETS.value), algorithms.measure(folder, seeds)
-  groups = {'Language models': language.findings(found, seeds), 'Tasks': algorithms.findings(tasks, seeds)}
+  spread = dispersion.findings(dispersion.measure(folder, seeds), seeds)
+  groups = {'Language models': language.findings(found, seeds), 'Attention': spread, 'Tasks': algorithms.findings(tasks, seeds)}
   where, minutes = machine.describe(), (time.time() - start) / 60
   setup = [
     f'`make findings`, {datetime.date.today().isoformat()}, seeds {", ".join(map(str, seeds))}, {minutes:.0f} minutes on {where["cores"]} '

@@ -141,6 +141,18 @@ def test_only_blocks_that_some_query_can_see_are_computed(lengths, first, last):
   assert [max(a, b) if b == 0 else a for a, b in zip(got[0].tolist(), last, strict=True)] == first
 
 
+@pytest.mark.parametrize('lengths', [(32,), (8, 8, 8, 8), (4, 16, 12), (12, 20), (10,), (3, 29)])
+@pytest.mark.parametrize('causal', [True, False])
+def test_blocks_without_a_mask_are_those_whose_every_pair_is_visible(lengths, causal):
+  where = Where.forward(*tiny.row(*lengths, total=32), causal=causal)
+  visible = np.asarray(where.visible_BTS())[0]
+  for size in (8, 1):  # with single keys an end that is off by one shows
+    first, last = blockwise.whole(where, 4, size)
+    for n in range(8):
+      whole = [m for m in range(32 // size) if visible[4 * n : 4 * n + 4, size * m : size * (m + 1)].all()]
+      assert list(range(int(first[n]), int(last[n]))) == whole
+
+
 def test_without_a_causal_mask_blocks_go_to_the_documents_end():
   where = Where.forward(*tiny.row(12, 20, total=32), causal=False)
   assert [x.tolist() for x in blockwise.needed(where, 8, 8)] == [[0, 0, 1, 1], [2, 4, 4, 4]]

@@ -181,7 +181,7 @@ def test_a_dynamic_map_decodes_across_the_training_length_as_one_forward():
 def test_a_dynamic_map_is_plain_rope_up_to_the_training_length_and_not_beyond():
   (_, dynamic, _), (_, plain, _) = decoded('dynamic_ntk(factor=2)'), decoded('rope')
   assert np.array_equal(dynamic.tokens[0], plain.tokens[0])
-  np.testing.assert_allclose(dynamic.logp[0], plain.logp[0], atol=1e-6)
+  np.testing.assert_allclose(dynamic.logp[0], plain.logp[0], atol=5e-6)
   assert tiny.error(dynamic.logp[1], plain.logp[1]) > 1e-3
 
 

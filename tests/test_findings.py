@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 
 import pytest
-from studies import algorithms, language, page
+from studies import algorithms, dispersion, language, page
 from studies.finding import Finding
 
 from pe_jax import launch
@@ -59,7 +59,7 @@ def test_findings_are_differences_of_the_rows_they_speak_of():
   assert by_claim['YaRN (rotations, beta 4) at 4L is better than raw by'].values == pytest.approx((-0.06, -0.06))
   assert by_claim['ALiBi gains from L to 4L in non-overlapping windows'].values == pytest.approx((0.1, 0.1))
   tuned = by_claim[f'{language.TUNE_STEPS} steps at 4L with YaRN: loss at 4L above that of L before']
-  assert tuned.values == pytest.approx([0.1 * (8 - 2) + (256 - 64) / 1000 * seed for seed in SEEDS])
+  assert tuned.values == pytest.approx([0.1 * (len(language.ARMS) - 2) + (256 - 64) / 1000 * seed for seed in SEEDS])
 
 
 def test_every_spec_that_is_trained_or_read_can_be_made():
@@ -73,17 +73,32 @@ def test_every_spec_that_is_trained_or_read_can_be_made():
     *language.TUNED.values(),
     *algorithms.COPY.values(),
     *algorithms.NEEDLE.values(),
+    *algorithms.SORT.values(),
   ]
   for spec in specs:
     encodings.make(encodings.at_length(encodings.parse(spec), 4 * language.L, language.L), dims)
 
 
 def test_jobs_are_started_as_train_py_wants_them(tmp_path):
-  jobs = [*language.jobs(tmp_path, SEEDS, 5), *language.tuning_jobs(tmp_path, SEEDS, 5), *algorithms.jobs(tmp_path, SEEDS, 5, 5)]
-  assert len({job.workdir for job in jobs}) == len(jobs) == 2 * (len(language.ARMS) + len(language.TUNED) + 3 + 4)
+  jobs = [
+    *language.jobs(tmp_path, SEEDS, 5),
+    *language.tuning_jobs(tmp_path, SEEDS, 5),
+    *algorithms.jobs(tmp_path, SEEDS, dict.fromkeys(algorithms.TASKS, 5)),
+  ]
+  assert len({job.workdir for job in jobs}) == len(jobs) == 2 * (len(language.ARMS) + len(language.TUNED) + 3 + 3 + 4 + 1)
   command = language.tuning_jobs(tmp_path, SEEDS, 5)[0].command()
   assert f'--config.init_from={tmp_path}/rope-1' in command
   assert f'--config.encoding={language.TUNED["YaRN"]}' in command
+
+
+def test_slopes_are_of_layers_and_heads_in_the_longest_row():
+  heads = [{'layer': n, 'head': h, 'slope': 10 * n + h} for h in range(3) for n in range(2)]
+  rows = [{'length': 128, 'heads': heads}, {'length': 64, 'heads': []}]
+  assert dispersion.slopes(rows).tolist() == [[0, 1, 2], [10, 11, 12]]
+  found = {(arm, seed): dispersion.slopes(rows) / (1 + (arm == 'alibi')) * seed for arm in dispersion.READ for seed in SEEDS}
+  by_claim = {f.claim: f for f in dispersion.findings(found, SEEDS)}
+  assert by_claim['RoPE’s slope less ALiBi’s'].values == pytest.approx((3.0, 6.0))  # half of the mean, 6
+  assert by_claim['slope of ALiBi’s steepest head, the largest of the layers'].values == pytest.approx((5.0, 10.0))
 
 
 def test_the_page_has_every_claim_and_its_verdict(tmp_path):
@@ -101,7 +116,7 @@ def test_the_page_has_every_claim_and_its_verdict(tmp_path):
 
 def test_a_run_that_fails_ends_the_others_with_its_name(tmp_path):
   job = launch.Job(tmp_path / 'bad', f'{launch.ROOT}/configs/quickstart.py:rope,steps=5', 5, {'model.num_heads': 5})
-  with pytest.raises(UserError, match='training bad ended with exit code 2'):
+  with pytest.raises(UserError, match=r'training bad: model.num_heads: 5 heads'):
     launch.train([job], 'bad')
   assert 'num_heads' in (tmp_path / 'bad' / 'log.txt').read_text()
   assert dataclasses.replace(job, fields={}).command()[-1] == f'--workdir={tmp_path}/bad'

@@ -163,16 +163,26 @@ def test_a_trial_at_eleven_depths_is_one_trial():
   assert once == often
 
 
+@pytest.mark.parametrize('spec', ['rope', 'dynamic_ntk', 'alibi', 'cope', 'fox', 'randomized(sinusoidal, range=200)'])
+def test_values_read_through_the_cache_are_as_likely_as_in_whole_texts(spec):
+  """Token by token: the last tokens of one forward over the prompt with the value."""
+  subject, rng = tiny.subject(spec), np.random.default_rng(0)
+  ids_VS, prompt_BT = rng.integers(50, size=(4, 3)), rng.integers(50, size=(2, 30))
+  enc, _ = forward.at(subject, encodings.parse(spec), 32)
+  got = forward.continuations(subject, enc, ids_VS)(prompt_BT)
+  assert got.shape == (2, 4, 3)
+  whole = forward.logits(subject, enc)
+  for v, ids in enumerate(ids_VS.tolist()):
+    logits_BTV = whole(np.concatenate([prompt_BT, np.broadcast_to(ids[:-1], (2, 2))], axis=1))
+    want = np.asarray(jax.nn.log_softmax(logits_BTV[:, -3:]))[:, np.arange(3), ids]
+    assert got[:, v] == pytest.approx(want, abs=2e-5)
+
+
 def test_a_value_of_several_tokens_is_the_product_of_its_parts(monkeypatch):
   words = haystack.words(Fake(), probes.Options(digits=3))
-
-  def log_p(subject, enc, ids, last):
-    assert last == 3
-    return lambda tokens_BT: np.log(np.full((len(tokens_BT), 3, len(ids)), 0.5)) * (1 + np.asarray(ids))[None, None]
-
-  monkeypatch.setattr(forward, 'log_p', log_p)
-  got = needle.likelihoods(Fake(), None, words)(np.zeros((2, 30), int))
-  assert got[1] == pytest.approx([math.log(0.5) * sum(1 + i for i in ids) for ids in words.answers_VS.tolist()])
+  parts = np.log(np.random.default_rng(0).random((2, 10, 3)))
+  monkeypatch.setattr(forward, 'continuations', lambda subject, enc, ids_VS: lambda prompt_BT: parts[:, : len(ids_VS)])
+  assert needle.likelihoods(Fake(), None, words)(np.zeros((2, 30), int)) == pytest.approx(parts.sum(2))
 
 
 def test_several_values_are_all_right():
@@ -204,10 +214,9 @@ def test_distances_of_a_model_that_looks_back_eighty_tokens(monkeypatch):
 
 
 def test_a_budget_takes_trials_away_and_the_row_says_so():
-  words = haystack.words(Fake(), probes.Options())
-  assert needle.affordable(words, 1000, probes.Options(budget=50_000)) == 50
-  assert needle.affordable(words, 10**6, probes.Options(budget=50_000)) == needle.FEWEST
-  assert needle.affordable(words, 1, probes.Options(trials=7)) == 7
+  assert needle.affordable(1000, probes.Options(budget=50_000)) == 50
+  assert needle.affordable(10**6, probes.Options(budget=50_000)) == needle.FEWEST
+  assert needle.affordable(1, probes.Options(trials=7)) == 7
 
 
 def test_text_with_needles_mixed_in_keeps_its_bytes_and_asks_at_the_end_of_each_piece():

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pe_jax import process
+from pe_jax import config, encodings, model, process, resolve
+from pe_jax.encodings.base import Where
 
 
 def test_what_the_user_has_set_stays():
@@ -43,3 +44,24 @@ def test_options_change_no_result_beyond_rounding(monkeypatch):
     return jax.nn.softmax(x @ x.T) @ x
 
   np.testing.assert_allclose(jax.jit(f, compiler_options=process.options())(x), jax.jit(f)(x), rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_of_attention_with_wide_queries_survive_the_options(monkeypatch):
+  """At these sizes XLA's fusion of products with what stands around them ended the process."""
+  monkeypatch.delenv('PE_JAX_CPU_OPTIONS', raising=False)
+  c = config.default()
+  c.encoding, c.train_length, c.batch_size = 'pope', 512, 8
+  c.model.num_layers, c.model.embed_dim, c.model.num_heads = 1, 256, 4
+  c = resolve.resolve(c)
+  enc = encodings.make('pope', model.dims(c))
+  params = model.init(c, enc, jax.random.PRNGKey(0))
+  pos = jnp.broadcast_to(jnp.arange(512, dtype=jnp.int32)[None], (8, 512))
+
+  def total(params):
+    x, _ = model.hidden(c, enc, params, pos % 256, Where.forward(pos, jnp.ones_like(pos)))
+    return jnp.mean(x * jnp.sin(jnp.arange(256.0))[None, None])
+
+  got = jax.jit(jax.grad(total), compiler_options=process.options())(params)
+  want = jax.jit(jax.grad(total))(params)
+  largest = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(want))
+  assert max(float(jnp.abs(x - y).max()) for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)) < 1e-4 * largest

@@ -160,6 +160,8 @@ class Prefetch:
       try:
         batch, state, self._error = self._ready.get(timeout=0.1)
       except queue.Empty:
+        if not self._thread.is_alive() and self._ready.empty():
+          raise DataError('training documents: the thread that reads them ended without a word (start again)') from None
         continue
       if self._error is None:
         return batch, state

@@ -1,6 +1,7 @@
 """What a run reads: training batches, validation rows, and the record by which it knows them again."""
 
 from pe_jax.data import sources
+from pe_jax.data.blocks import encode_all
 from pe_jax.data.evaluation import evaluation_rows
 from pe_jax.data.pipeline import Batches
 from pe_jax.data.tokenizer import make
@@ -13,6 +14,7 @@ def streams(config, process_index=0, process_count=1):
     return source.streams(config, process_index, process_count)
   tokenizer = make(data.tokenizer)
   train, validation = sources.open(data, 'train'), sources.open(data, 'validation')
+  encode_all([train[0], train[-1]], tokenizer)  # a shard that cannot be read is told before anything is written
   rows, _ = evaluation_rows(
     validation,
     tokenizer,

@@ -126,9 +126,14 @@ def _begins(doc_BT):
 
 def scores(q_BTHK, k_BSGK, width=0):
   """q . k / sqrt(width), float32 (B, H, T, S); each key head serves H/G query heads. `width`: 0 is that of the vectors given."""
-  batch, queries, heads, given = q_BTHK.shape
-  q_BTGRK = q_BTHK.reshape(batch, queries, k_BSGK.shape[2], -1, given)
-  s_BGRTS = jnp.einsum('btgrk,bsgk->bgrts', q_BTGRK, k_BSGK, preferred_element_type=jnp.float32)
+  return head_scores(q_BTHK.swapaxes(1, 2), k_BSGK.swapaxes(1, 2), width)
+
+
+def head_scores(q_BHTK, k_BGSK, width=0):
+  """`scores` of vectors that lie head by head."""
+  batch, heads, queries, given = q_BHTK.shape
+  q_BGRTK = q_BHTK.reshape(batch, k_BGSK.shape[1], -1, queries, given)
+  s_BGRTS = jnp.einsum('bgrtk,bgsk->bgrts', q_BGRTK, k_BGSK, preferred_element_type=jnp.float32)
   return s_BGRTS.reshape(batch, heads, queries, -1) * (width or given) ** -0.5
 
 

@@ -8,6 +8,7 @@ fields in the order of their declaration with defaults left out, which identifie
 
 import ast
 import dataclasses
+import math
 
 from pe_jax.config import did_you_mean
 from pe_jax.errors import ConfigError
@@ -89,6 +90,8 @@ def _typed(name, field, value, default, kind):
     value = tuple(value)
   if type(value) is not wanted:
     raise ConfigError(f'{kind.field}: {name}({field}={value!r}): wants {wanted.__name__}, as in {field}={default!r}')
+  if any(isinstance(x, float) and not math.isfinite(x) for x in (value if wanted is tuple else [value])):
+    raise ConfigError(f'{kind.field}: {name}({field}={value!r}): is not finite (as in {field}={default!r})')
   return value
 
 

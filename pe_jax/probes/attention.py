@@ -79,8 +79,8 @@ def rows(config, enc, params, where, given_N, start, queries):
   for n, (q_BTHK, k_BSGK, given) in enumerate(given_N):
     record = enc.at_layer(n)
     given = record.sides(tables, given) if record.sides else given
-    q_BTHK = q_BTHK[:, start : start + queries]
-    yield attention.weights(record, tables, q_BTHK, k_BSGK, given.queries(start, queries), config.model.head_dim)
+    q_BHTK, k_BGSK = q_BTHK[:, start : start + queries].swapaxes(1, 2), k_BSGK.swapaxes(1, 2)
+    yield attention.weights(record, tables, q_BHTK, k_BGSK, given.queries(start, queries), config.model.head_dim)
 
 
 def of_weights(weight_BHTS, first, train):

@@ -52,7 +52,7 @@ def measure(subject, spec, lengths, options):
         raise
       continue
     enc, name = forward.at(subject, spec, length)
-    trials = affordable(words, length * len(distances), options)
+    trials = affordable(length * len(distances), options)
     stacks = [haystack.make(words, 'single', length, np.random.default_rng([options.seed, n])) for n in range(trials)]
     text_BT = np.asarray([moved(stack, d, distances[-1]) for d in distances for stack in stacks])
     right_BV = np.stack([stack.right_V for stack in stacks] * len(distances))

@@ -7,6 +7,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pe_jax import attention, loss, model, parallel
+from pe_jax import cache as kv
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import score
 
@@ -59,6 +60,35 @@ def log_p(subject, enc, ids, last=1):
     return jax.nn.log_softmax(loss.logits(x_BTD[:, -last:], *model.head(config, params)))[:, :, np.asarray(ids)]
 
   return reader(subject, enc, read)
+
+
+def continuations(subject, enc, ids_VS):
+  """(prompt_BT) -> ln of the probability of each of V continuations of S tokens, token by token, float32 (B, V, S).
+
+  The prompt is read once into a cache that has room for a continuation, and each of them goes on from there.
+  """
+  count = ids_VS.shape[1]
+
+  def read(config, params, tokens_BT, where):
+    (batch, width), asked = tokens_BT.shape, tokens_BT.shape[1] - count
+    pos_BT, doc_BT = where.i_BT, jnp.ones_like(tokens_BT)  # of a text with a continuation: positions may have been drawn
+
+    def go(cache, start, tokens_BT):
+      stop = start + tokens_BT.shape[1]
+      return model.hidden(config, enc, params, tokens_BT, (pos_BT[:, start:stop], doc_BT[:, start:stop]), cache=cache)
+
+    _, cache = go(kv.create(config.model, enc, batch, width, width), 0, tokens_BT[:, :asked])
+
+    def of_one(ids_S):
+      begun_BS = jnp.broadcast_to(ids_S[None, :-1], (batch, count - 1))
+      x_BSD, _ = go(cache, asked, jnp.concatenate([tokens_BT[:, asked : asked + 1], begun_BS], axis=1))
+      log_p_BSV = jax.nn.log_softmax(loss.logits(x_BSD, *model.head(config, params)))
+      return jnp.take_along_axis(log_p_BSV, ids_S[None, :, None], axis=2)[..., 0]
+
+    return jnp.moveaxis(jax.lax.map(of_one, jnp.asarray(ids_VS, jnp.int32)), 0, 1)
+
+  read = reader(subject, enc, read)
+  return lambda prompt_BT: read(np.pad(prompt_BT, ((0, 0), (0, count - 1))))
 
 
 def logits(subject, enc):

@@ -37,7 +37,7 @@ def measure(subject, spec, lengths, options):
     enc, name = forward.at(subject, spec, length)
     likelihood = likelihoods(subject, enc, words)
     for variant in haystack.fitting(words, options.variants, length):
-      trials = affordable(words, length * len(DEPTHS), options)
+      trials = affordable(length * len(DEPTHS), options)
       stacks = [haystack.make(words, variant, length, np.random.default_rng([options.seed, n])) for n in range(trials)]
       texts, distances = zip(*[stack.text(depth) for depth in DEPTHS for stack in stacks])
       right_BV = np.stack([stack.right_V for stack in stacks] * len(DEPTHS))
@@ -64,28 +64,19 @@ def measure(subject, spec, lengths, options):
       }
 
 
-def affordable(words, tokens, options):
-  """Trials that the budget allows, FEWEST at least; `tokens` is what one costs. Values of several tokens are read one by one."""
-  values, size = words.answers_VS.shape
-  return min(options.trials, max(FEWEST, options.budget // (tokens * (values if size > 1 else 1))))
+def affordable(tokens, options):
+  """Trials that the budget allows, FEWEST at least. `tokens` is what the texts of one cost, which are read once whatever the values are."""
+  return min(options.trials, max(FEWEST, options.budget // tokens))
 
 
 def likelihoods(subject, enc, words):
   """(prompt_BT) -> log p of every value after every prompt, float64 (B, V): the sum over the value's tokens, each after those before it."""
-  (values, size), ids = words.answers_VS.shape, np.unique(words.answers_VS)
-  index_VS, log_p = np.searchsorted(ids, words.answers_VS), forward.log_p(subject, enc, ids, size)
-
-  def one(prompt_BT):
-    return log_p(prompt_BT)[:, 0, index_VS[:, 0]].astype(np.float64)
-
-  def several(prompt_BT):
-    begun_BVT = np.repeat(prompt_BT[:, None], values, 1)
-    begun_VS = np.broadcast_to(words.answers_VS[None, :, :-1], (len(prompt_BT), values, size - 1))
-    read_XT = np.concatenate([begun_BVT, begun_VS], axis=2).reshape(len(prompt_BT) * values, -1)
-    log_p_BVSI = log_p(read_XT).reshape(-1, values, size, len(ids))
-    return np.take_along_axis(log_p_BVSI, index_VS[None, :, :, None], axis=3)[..., 0].sum(2, dtype=np.float64)
-
-  return one if size == 1 else several
+  if words.answers_VS.shape[1] > 1:
+    several = forward.continuations(subject, enc, words.answers_VS)
+    return lambda prompt_BT: several(prompt_BT).sum(2, dtype=np.float64)
+  ids, index_V = np.unique(words.answers_VS, return_inverse=True)
+  one = forward.log_p(subject, enc, ids)
+  return lambda prompt_BT: one(prompt_BT)[:, 0, index_V.reshape(-1)].astype(np.float64)
 
 
 def judged(log_p_BV, right_BV):

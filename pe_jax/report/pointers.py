@@ -17,7 +17,7 @@ import shlex
 
 KINDS = ('test', 'example', 'command', 'measured', 'figure', 'code', 'doc')
 SHOWING = KINDS[:4]  # these show that something is so; the others say it
-CONTRACT, PROPERTIES = 'tests/encodings/test_contract.py', 'tests/encodings/properties.py'
+CONTRACT, PROPERTIES = 'tests/encodings/test_contract.py', 'pe_jax/selfcheck/properties.py'
 
 
 def fault(root: pathlib.Path, pointer: str) -> str:

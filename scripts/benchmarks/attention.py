@@ -35,11 +35,13 @@ def forward(length, flex=True):
   """Rows 6, 7 and 8."""
   contestants = [ours('nope', 'nope', length)]
   contestants += [ours(name, name, length, memory=name == 'alibi') for name in BIASES]
+  contestants += [ours('8 documents', 'nope', length, documents=8)]
   contestants += [torch('SDPA causal', 'causal', length), torch('SDPA + mask', 'mask', length, memory=True)]
   contestants += [torch('SDPA causal as it comes', 'causal', length, settings='as it comes')]
   contestants += [torch('SDPA + mask as it comes', 'mask', length, settings='as it comes')]
   rows = [Row('6', f'blockwise {n} ÷ blockwise without bias, {length}', time_ratio(n, 'nope'), *limits) for n, limits in BIASES.items()]
   rows += [
+    Row('–', f'8 equal documents in the row ÷ one, {length}', time_ratio('8 documents', 'nope'), 0.3),
     Row('7', f'blockwise ALiBi ÷ torch SDPA + mask, {length}', time_ratio('alibi', 'SDPA + mask'), 0.5, 0.3),
     Row('7', f'the same, torch as it comes, {length}', time_ratio('alibi', 'SDPA + mask as it comes')),
     Row('7', f'extra memory, blockwise ALiBi ÷ torch SDPA + mask, {length}', memory_ratio('alibi', 'SDPA + mask'), 0.1, 0.03),

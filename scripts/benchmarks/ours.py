@@ -71,30 +71,31 @@ def plain_phases(dims):
   return lambda params, w: (phases.cos_sin(w.i_BT, frequency_F), phases.cos_sin(w.j_BS, frequency_F))
 
 
-def attend(encoding, length, method='blockwise', backward=False, heads=4, width=64):
-  """Attention over one row of one document, float32, with all that the encoding does around it: tables, rotation, biases.
+def attend(encoding, length, method='blockwise', backward=False, heads=4, width=64, documents=1):
+  """Attention over one row, float32, with all that the encoding does around it: tables, rotation, biases. Documents are equally long.
 
   `backward`: output and the gradients for queries, keys, values and the encoding's parameters.
   """
   enc = encodings.make(encoding, Dims(heads, heads, width, heads * width, 512))
   params = enc.parameters(jax.random.PRNGKey(0))
   q, k, v, d_out = jax.random.normal(jax.random.PRNGKey(1), (4, 1, length, heads, width))
-  pos = jnp.arange(length, dtype=jnp.int32)[None]
+  index = jnp.arange(length, dtype=jnp.int32)[None]
+  pos, doc = index % (length // documents), 1 + index // (length // documents)
 
-  def forward(params, q, k, v, pos):
-    where = Where.forward(pos, jnp.ones_like(pos))
+  def forward(params, q, k, v, pos, doc):
+    where = Where.forward(pos, doc)
     tables = enc.tables(params, where)
     if enc.rotate:
       q, k = enc.rotate(tables, q, k)
     return attention.attend(enc, tables, q, k, v, where, method)
 
-  def both(params, q, k, v, pos, d_out):
-    out, pull = jax.vjp(lambda *x: forward(*x, pos), params, q, k, v)
+  def both(params, q, k, v, pos, doc, d_out):
+    out, pull = jax.vjp(lambda *x: forward(*x, pos, doc), params, q, k, v)
     return out, pull(d_out)
 
   options = process.options(long=length >= attention.LONG)
   f = jax.jit(both if backward else forward, compiler_options=options)
-  args = (params, q, k, v, pos, d_out) if backward else (params, q, k, v, pos)
+  args = (params, q, k, v, pos, doc, *([d_out] if backward else []))
   return Case(lambda: jax.block_until_ready(f(*args)))
 
 

@@ -175,4 +175,15 @@ def decode(context, new, rows, vocabulary, **sizes):
   return Case(run)
 
 
-CASES = {'train': train, 'attention': attention, 'loss': loss, 'decode': decode}
+def matmul(size):
+  """The probe's product in torch."""
+  torch.manual_seed(0)
+  a, b = torch.randn(size, size), torch.randn(size, size)
+
+  def run():
+    return a @ b
+
+  return Case(run, {'flops': 2 * size**3})
+
+
+CASES = {'matmul': matmul, 'train': train, 'attention': attention, 'loss': loss, 'decode': decode}

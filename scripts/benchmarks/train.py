@@ -39,6 +39,11 @@ def group(sizes, name, nanodo, few):
   if nanodo:
     first, second = pair('nanodo', 'ours', 'nanodo', sizes | {'path': nanodo})
     rows += [Row('1', *first, 1.4, 2.0, at_least=True), Row('2', *second, 1.0, 1.2, at_least=True)]
+  contestants += [
+    Contestant(f'{own} matmul', module, 'matmul', {'size': 1024}) for own, module in (('jax', 'ours'), ('torch', 'torch_peers'))
+  ]
+  # Why a torch step can be faster here: on other processors its products are half as fast as those of jax.
+  rows.append(Row('–', f'float32 matmul of torch: speed ÷ that of jax, {name}', speed_ratio('torch matmul', 'jax matmul'), at_least=True))
   first, second = pair('HF Llama', 'ours as Llama', 'torch_peers', sizes | {'peer': 'llama'}, memory=True)
   rows += [Row('3', *first, at_least=True), Row('3', *second, 1.2, 1.6, at_least=True)]
   bf16 = 'HF Llama bf16, same settings'

@@ -1,8 +1,11 @@
-"""Copying up to 16 letters and tested at 20 (B7), and a needle in up to 61 tokens, tested at 256 by depth (B8)."""
+"""Tasks: copying up to 16 letters, tested at 20, and sorting up to 12 numbers, tested at 24 (B7); a needle in up to 61 tokens, tested at
+256 by depth (B8); Markov chains read by a model without a mask (B-leak).
+"""
 
 import numpy as np
+from scipy import stats
 
-from pe_jax import evaluate, launch
+from pe_jax import evaluate, launch, probes
 from pe_jax.evaluate import task as protocol
 from pe_jax.tasks import samples
 from studies.finding import Finding
@@ -13,36 +16,63 @@ COPY_TASK = 'copy(draw="distinct", symbols=64)'
 WRONG = tuple(2.0 ** (-h / 4) for h in (1, 2, 3, 4))
 NEEDLE = {'alibi': 'alibi', 'alibi, wrong slopes': f'alibi(slopes={WRONG})', 'nope': 'nope', 'rope': 'rope'}
 FAR, SHALLOW = 256, 0.25
+SORT = {'nope': 'nope', 'sinusoidal': 'sinusoidal', 'sinusoidal, randomized': 'randomized(sinusoidal, range=256)'}
+LEAK = {'rope, no mask': 'rope'}
+TASKS = {  # arms, task, what configs/task.py is told of its lengths, other fields
+  'copy': (COPY, COPY_TASK, 'max_length=16', {}),
+  'sort': (SORT, 'sort', 'max_length=12', {}),
+  'needle': (NEEDLE, 'needle', 'min_length=8,max_length=61', {}),
+  'markov': (LEAK, 'markov', 'min_length=64,max_length=64', {'model.causal': False}),
+}
 
 
-def jobs(folder, seeds, copy_steps, needle_steps):
-  """Both tasks."""
-  config = f'{launch.ROOT}/configs/task.py'
-  out = []
-  for seed in seeds:
-    for arms, task, steps, lengths in (
-      (COPY, COPY_TASK, copy_steps, 'max_length=16'),
-      (NEEDLE, 'needle', needle_steps, 'min_length=8,max_length=61'),
-    ):
-      name = task.partition('(')[0]
-      for arm, encoding in arms.items():
-        fields = {'encoding': encoding, 'data.name': task}
-        out.append(launch.Job(folder / f'{name} {arm}-{seed}', f'{config}:{name},{lengths},steps={steps},seed={seed}', steps, fields))
-  return out
+def jobs(folder, seeds, steps):
+  """All tasks; `steps` has a number for each."""
+  return [
+    launch.Job(
+      folder / f'{name} {arm}-{seed}',
+      f'{launch.ROOT}/configs/task.py:{name},{lengths},steps={steps[name]},seed={seed}',
+      steps[name],
+      {'encoding': encoding, 'data.name': task} | fields,
+    )
+    for seed in seeds
+    for name, (arms, task, lengths, fields) in TASKS.items()
+    for arm, encoding in arms.items()
+  ]
 
 
 def measure(folder, seeds, count=500):
-  """{(task, arm, seed): {length: exact match}}; the needle's at 256 with the needle in the first quarter."""
+  """{(task, arm, seed): {what: number}}: exact match by length, and what else the functions below find."""
   import pe_jax
 
   found = {}
   for seed in seeds:
-    for arm in COPY:
-      rows = pe_jax.load(folder / f'copy {arm}-{seed}').evaluate([16, 20], samples=count)
-      found['copy', arm, seed] = {r['length']: r['exact_match'] for r in rows}
+    for name, lengths in (('copy', [16, 20]), ('sort', [12, 24])):
+      for arm in TASKS[name][0]:
+        rows = pe_jax.load(folder / f'{name} {arm}-{seed}').evaluate(lengths, samples=count)
+        found[name, arm, seed] = {r['length']: r['exact_match'] for r in rows}
     for arm in NEEDLE:
-      found['needle', arm, seed] = needle(pe_jax.load(folder / f'needle {arm}-{seed}'), count)
+      run = pe_jax.load(folder / f'needle {arm}-{seed}')
+      found['needle', arm, seed] = needle(run, count) | by_depth(run)
+    for arm in LEAK:
+      found['markov', arm, seed] = leak(pe_jax.load(folder / f'markov {arm}-{seed}'), count)
   return found
+
+
+def leak(run, count):
+  """Loss above the optimal predictor's, which honest models cannot be below, and what the probe says of it."""
+  (row,) = run.evaluate([run.config.data.task_max_length], samples=count)
+  options = probes.Options(floor=row['optimal_nll'])
+  (seen,) = run.probe([run.config.train_length], ['leak'], options=options)
+  return {'above': row['nll_above_optimum'], 'leaks': float(seen['leaks']), 'below floor': float(seen['below_floor'])}
+
+
+def by_depth(run):
+  """At `FAR`, over 11 depths: rank correlation of the margin with the distance, and the spread of the accuracy."""
+  (row,) = run.probe([FAR], ['needle'])
+  cells = row['cells']
+  margin, distance, accuracy = (np.asarray([cell[name] for cell in cells]) for name in ('margin', 'distance', 'accuracy'))
+  return {'correlation': float(stats.spearmanr(distance, margin).statistic), 'spread': float(np.ptp(accuracy))}
 
 
 def needle(run, count):
@@ -73,14 +103,23 @@ def findings(found, seeds):
   def at(task, arm, length):
     return np.asarray([found[task, arm, seed][length] for seed in seeds])
 
-  def share(name, claim, values, threshold=None):
-    return Finding(name, claim, '', tuple(map(float, values)), threshold)
+  def share(name, claim, values, threshold=None, at_least=True):
+    return Finding(name, claim, '', tuple(map(float, values)), threshold, at_least)
 
+  unmasked = 'rope, no mask'
   return [
     *[share('B7', f'copy, {arm}: exact match at 16 (the gate, .95)', at('copy', arm, 16)) for arm in COPY],
     share('B7', 'copy at 20: ALiBi less sinusoidal', at('copy', 'alibi', 20) - at('copy', 'sinusoidal', 20), 0.41),
     share('B7', 'copy at 20: ALiBi less RoPE', at('copy', 'alibi', 20) - at('copy', 'rope', 20), 0.37),
+    *[share('B7', f'sort, {arm}: exact match at 12 (the gate, .95)', at('sort', arm, 12)) for arm in SORT],
+    share('B7', 'sort at 24: no positions less sinusoidal', at('sort', 'nope', 24) - at('sort', 'sinusoidal', 24)),
+    share('B7', 'sort at 24: randomized less plain sinusoidal', at('sort', 'sinusoidal, randomized', 24) - at('sort', 'sinusoidal', 24)),
     *[share('B8', f'needle, {arm}: exact match at 61', at('needle', arm, 61)) for arm in NEEDLE],
     *[share('B8', f'needle, {arm}: in the first quarter of 256', at('needle', arm, FAR)) for arm in NEEDLE],
     share('B8', 'slopes 2^(-8h/H) less 2^(-h/H), there', at('needle', 'alibi', FAR) - at('needle', 'alibi, wrong slopes', FAR), 0.40),
+    share('B8', 'ALiBi at 256: rank correlation of the margin with the distance', at('needle', 'alibi', 'correlation'), -0.8, False),
+    share('B8', 'no positions at 256: accuracy of the best depth less that of the worst', at('needle', 'nope', 'spread')),
+    share('B-leak', 'no mask: nats a token above the optimal predictor', at('markov', unmasked, 'above'), -0.2, False),
+    share('B-leak', 'flagged by the probe `leak`', at('markov', unmasked, 'leaks'), 1.0),
+    share('B-leak', 'flagged by its loss alone, below .9 of the floor', at('markov', unmasked, 'below floor'), 1.0),
   ]

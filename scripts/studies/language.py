@@ -24,6 +24,7 @@ ARMS = {
   'alibi': 'alibi',
   'alibi, steeper': f'alibi(slopes={STEEP})',
   'nope': 'nope',
+  'rope, log-n': 'log_n(rope)',
 }
 SLOW = 'beta_fast=4.0, ramp="rotations"'  # at 64 positions the fastest pair makes 10 rotations, and beta_fast=32 would slow down all
 MAPS = {
@@ -134,6 +135,7 @@ def findings(found, seeds):
     nats('B2', 'sinusoidal > RoPE > T5 > ALiBi at 2L, the smallest gap', order, 0.0),
     nats('B2', 'ALiBi with slopes x 512/L: D(4L)', x.d('alibi, steeper', 4 * L)),
     nats('B2', 'without positions: loss in distribution above ALiBi’s', x.loss('nope', L) - x.loss('alibi', L)),
+    nats('B6', 'RoPE with scores x ln n / ln L: D(4L) below that of plain RoPE by', x.d('rope', 4 * L) - x.d('rope, log-n', 4 * L)),
     nats('B3', 'RoPE with base 10: D(4L) below that of base 10000 by', x.d('rope', 4 * L) - x.d('rope, base 10', 4 * L)),
     nats('B3', 'dynamic NTK within L costs', inside['dynamic NTK'], 0.0, False),
     nats('B3', 'YaRN (rotations, beta 4) at 4L is better than raw by', at4['raw'] - at4['YaRN, rotations, 4'], 0.72),

@@ -28,7 +28,7 @@ def main():
   """Measures, prints the table and what failed; exits with 1 if anything did."""
   asked = cli.encoding_list(SPECS.value)
   prepare()
-  import properties
+  from pe_jax.selfcheck import properties
 
   specs = properties.SPECS if asked is None else [properties.SETTINGS.get(str(spec), str(spec)) for spec in asked]
   specs = list(dict.fromkeys(specs))
@@ -74,8 +74,8 @@ def measured(specs):
 def row(spec):
   """One encoding through all properties, in a process of its own kind: {property: (cell, what failed or '')}."""
   import jax
-  import properties
-  import tiny
+
+  from pe_jax.selfcheck import properties, tiny
 
   cells = {name: cell(function, tolerance, spec) for name, (function, tolerance) in properties.PROPERTIES.items()}
   tiny.forward.cache_clear()  # no other encoding will use what was compiled for this one
@@ -85,7 +85,7 @@ def row(spec):
 
 def cell(function, tolerance, spec):
   """(text of the cell, what failed or '')."""
-  import properties
+  from pe_jax.selfcheck import properties
 
   try:
     value = function(spec)

@@ -1,11 +1,12 @@
 """What holds for every encoding in the registry: each name through every property. A new file is tested from the moment it exists.
 
-The truths are the functions of properties.py: `a_packed_document_is_as_if_alone` there is `test_a_packed_document_is_as_if_alone[rope]`,
-`[alibi]` … here. matrix.py prints the same as a table.
+The truths are the functions of pe_jax/selfcheck/properties.py: `a_packed_document_is_as_if_alone` there is
+`test_a_packed_document_is_as_if_alone[rope]`, `[alibi]` … here. matrix.py prints the same as a table.
 """
 
 import pytest
-from properties import PROPERTIES, SPECS, failure, holds
+
+from pe_jax.selfcheck.properties import PROPERTIES, SPECS, failure, holds
 
 # One worker takes all properties of an encoding: compiled forwards are shared.
 pytestmark = pytest.mark.parametrize('spec', [pytest.param(s, marks=pytest.mark.xdist_group(s)) for s in SPECS])

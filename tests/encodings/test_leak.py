@@ -3,10 +3,10 @@
 import jax
 import pytest
 import tiny
-from properties import SPECS
 
 from pe_jax import encodings
 from pe_jax.probes import Options, leak
+from pe_jax.selfcheck.properties import SPECS
 
 
 @pytest.mark.parametrize('spec', [pytest.param(s, marks=pytest.mark.xdist_group(s)) for s in SPECS])

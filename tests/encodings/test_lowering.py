@@ -8,7 +8,6 @@ import re
 import jax
 import jax.numpy as jnp
 import optax
-import properties
 import pytest
 import tiny
 from jax._src.cudnn import fused_attention_stablehlo
@@ -16,6 +15,7 @@ from jax._src.cudnn import fused_attention_stablehlo
 from pe_jax import attention, loss, model, step
 from pe_jax import cache as kv
 from pe_jax.encodings.base import Where
+from pe_jax.selfcheck import properties
 
 pytestmark = pytest.mark.parametrize('spec', properties.SPECS)
 LENGTH, CHUNK = 48, 32  # a text that is worth a kernel, where rows as they are end at CHUNK x CHUNK

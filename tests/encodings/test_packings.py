@@ -17,10 +17,10 @@ import oracle
 import pytest
 import tiny
 from hypothesis import strategies as st
-from properties import SPECS, fast_jit
 
 from pe_jax import attention, encodings
 from pe_jax.encodings.base import Dims, Where
+from pe_jax.selfcheck.properties import SPECS, quick_jit
 
 TOTAL, TRAIN_LENGTH, WIDTH, HEAD_WIDTH, NUM_LAYERS = 24, 8, 16, 8, 2  # documents are shorter and longer than in training
 ROPE = np.asarray(oracle.frequencies(HEAD_WIDTH))
@@ -112,7 +112,7 @@ def compiled(spec, model):
     where = dataclasses.replace(where, side=record.token(tables, x_BTD) if record.token else None)
     return attention.attend(record, tables, q, k, v, where, model.method, chunk=16)
 
-  return fast_jit(apply)
+  return quick_jit(apply)
 
 
 def which(spec):

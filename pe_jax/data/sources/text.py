@@ -5,6 +5,7 @@ it, hash it and note where each document is; documents are read again from their
 byte for byte, with no newline translation.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,14 +17,37 @@ SUFFIXES = ('.txt', '.jsonl')
 
 
 def documents(data, role):
-  """`role` 'all' takes every document, and a single file of any kind."""
+  """The Documents of a role; 'all' takes every document, and a single file of any kind."""
+  with readable(data.path):
+    return _documents(data, role)
+
+
+@contextlib.contextmanager
+def readable(path):
+  """What the file system refuses is one sentence."""
+  try:
+    yield
+  except OSError as error:
+    raise DataError(
+      f'{error.filename or path}: cannot be read, {error.strerror or error} (set data.path to text that this user may read)'
+    ) from None
+
+
+def stamp(path):
+  """What changes when a file does: its size and the time of its last change."""
+  status = os.stat(path)
+  return status.st_size, status.st_mtime_ns
+
+
+def _documents(data, role):
   root, names = files(data.path, role == 'all')
-  places, bytes_, replaced, total = [], 0, 0, 0
+  places, stamps, bytes_, replaced, total = [], {}, 0, 0, 0
 
   def contents():
     nonlocal bytes_, replaced, total
     for name in names:
       path = root / name
+      stamps[path] = stamp(path)
       for offset, size, content, changed in split_file(path, data):
         total += 1
         if role == 'all' or role_of(content) == role:
@@ -40,7 +64,13 @@ def documents(data, role):
     )
 
   def read(indices):
-    return [parse(*places[i], data)[0] for i in indices]
+    texts = []
+    with readable(data.path):
+      for path, offset, size in (places[i] for i in indices):
+        if stamp(path) != stamps[path]:
+          raise DataError(f'{path}: has changed since the run began to read it (start again, and leave the text alone meanwhile)')
+        texts.append(parse(path, offset, size, data)[0])
+    return texts
 
   record = {'source': 'text', 'path': str(data.path), 'split': role, 'documents': len(places), 'bytes': bytes_}
   record |= {'files': names, 'sha256': sha256, 'replaced_documents': replaced}
@@ -93,7 +123,7 @@ def parse_line(line, path, data, number, offset):
   line, changed = utf8(line, data.unicode_errors, lambda at: f'{path}:{number}: byte {offset + at}')
   try:
     fields = json.loads(line)
-  except ValueError as e:
+  except (ValueError, RecursionError) as e:
     raise DataError(f'{path}:{number}: not JSON, {e} (write one object a line)') from None
   if not isinstance(fields, dict):
     raise DataError(f'{path}:{number}: a {type(fields).__name__} where an object was wanted (write one object a line)')

@@ -8,13 +8,15 @@ newest version is taken unless the name ends in ':1.2.3'.
 
 import bisect
 import itertools
+import json
 import re
 
+from pe_jax import names
 from pe_jax.config import did_you_mean
 from pe_jax.data import folder
 from pe_jax.data.documents import Documents, utf8
 from pe_jax.data.tfrecord import TFRecordShard
-from pe_jax.errors import ConfigError, DataError
+from pe_jax.errors import ConfigError, DataError, UserError
 
 
 def documents(data, role):
@@ -40,10 +42,24 @@ def open_split(builder, split, field, text_key, unicode_errors, record):
     raise DataError(f"{field}: '{split}' of {info.full_name} has 0 documents (take another split or slice)")
   replaced = set()
 
+  def values(indices):
+    try:
+      found = [info.features.deserialize_example_np(raw)[text_key] for raw in read_raw(indices)]
+      if any(value is None for value in found):  # what array_record gives of a file that ends early
+        raise ValueError('a record is empty')
+      return found
+    except UserError:
+      raise
+    except Exception as error:  # array_record, pyarrow and protobuf each have errors of their own
+      said = ' '.join(str(error).split())[:200]
+      raise DataError(
+        f'{builder.data_path}: a document of {split} from {indices[0]} to {indices[-1]} cannot be read, {type(error).__name__}: {said} '
+        '(copy or prepare this dataset again)'
+      ) from error
+
   def read(indices):
     texts = []
-    for i, raw in zip(indices, read_raw(indices)):
-      value = info.features.deserialize_example_np(raw)[text_key]
+    for i, value in zip(indices, values(indices)):
       text, changed = utf8(value, unicode_errors, lambda at, i=i: f'{info.full_name} {split}: document {i}, byte {at}')
       if changed:
         replaced.add(i)
@@ -60,9 +76,10 @@ def open_builder(name, data_dir):
   import tensorflow_datasets as tfds
 
   path = find(name, data_dir)
+  check_features(path)
   try:
     return tfds.builder_from_directory(str(path))
-  except (OSError, ValueError) as error:  # no features.json: prepared by a TFDS before 4.0
+  except Exception as error:  # no features.json: prepared by a TFDS before 4.0; or files that are not what they should be
     try:
       import tensorflow_datasets.text
 
@@ -71,10 +88,32 @@ def open_builder(name, data_dir):
       raise DataError(f'{path}: cannot be opened, {error} (prepare it again with TFDS 4 or newer)') from None
 
 
+def check_features(path):
+  """Refuses a features.json that names a class outside TFDS: whatever module it names, TFDS imports."""
+  file = path / 'features.json'
+  if not file.exists():
+    return
+
+  def named(tree):
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree if isinstance(tree, list) else ()):
+      if key in ('pythonClassName', 'python_class_name', 'type') and isinstance(value, str):
+        yield value
+      yield from named(value)
+
+  try:
+    foreign = [name for name in named(json.loads(file.read_bytes())) if '.' in name and not name.startswith('tensorflow_datasets.core.')]
+  except (ValueError, RecursionError) as error:
+    raise DataError(f'{file}: not JSON, {" ".join(str(error).split())} (prepare this dataset again)') from None
+  if foreign:
+    raise DataError(f"{file}: names the class '{foreign[0]}', which is not one of TFDS (only its own features are read)")
+
+
 def find(name, data_dir):
   """The directory of the newest (or named) prepared version of a dataset."""
+  name, colon, version = name.partition(':')
+  for part in [*name.split('/'), *([version] if colon else [])]:
+    names.check(part, 'data.name')
   root = _existing(data_dir)
-  name, _, version = name.partition(':')
   base = root / name
   versions = sorted(
     (p for p in _folders(base) if re.fullmatch(r'\d+\.\d+\.\d+', p.name) and (p / 'dataset_info.json').exists()),

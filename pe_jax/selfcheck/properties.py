@@ -2,7 +2,8 @@
 
 `PROPERTIES` is {short name: (function, tolerance)}. A function takes a spec and gives its worst error, a number that must not be above
 the tolerance (0: equal to the last bit), or a word where what is true is no number, such as 'refused' (tolerance None: always). What is
-simply false raises AssertionError. test_contract.py asserts them one by one; matrix.py prints them all.
+simply false raises AssertionError. tests/encodings/test_contract.py asserts them one by one, matrix.py there prints them all, and the
+self-check asserts those that depend on the backend.
 """
 
 import dataclasses
@@ -11,12 +12,12 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tiny
 
 from pe_jax import attention, encodings, loss, model, optim
 from pe_jax import cache as kv
 from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError
+from pe_jax.selfcheck import tiny
 
 # Names at settings where they do something at length 24 on a model trained at 16; a name that is not here is tested as it comes.
 SETTINGS = {
@@ -65,8 +66,10 @@ MORE = (
 SPECS = [SETTINGS.get(name, name) for name in encodings.names()] + list(MORE)
 LENGTH = 24
 
-# Compilation is nearly all of the time, and these programs are small.
-fast_jit = functools.partial(jax.jit, compiler_options={'xla_backend_optimization_level': 0})
+
+def quick_jit(function):
+  """`jax.jit` for programs of which compilation is nearly all of the time. Other backends need not know the CPU's option."""
+  return jax.jit(function, compiler_options={'xla_backend_optimization_level': 0} if jax.default_backend() == 'cpu' else {})
 
 
 def run(spec, tokens, pos, doc, **options):
@@ -109,7 +112,7 @@ def attended(spec, method):
     out = attention.attend(enc, tables, q, k, v, where, method, chunk=10)
     return jnp.sum(out * weight), out
 
-  (_, out), gradient = fast_jit(jax.value_and_grad(attend, argnums=(0, 1, 2, 3), has_aux=True))(q, k, v, params['encoding'])
+  (_, out), gradient = quick_jit(jax.value_and_grad(attend, argnums=(0, 1, 2, 3), has_aux=True))(q, k, v, params['encoding'])
   return [out, *jax.tree.leaves(gradient)]
 
 
@@ -132,7 +135,7 @@ def cached_decoding_equals_one_forward_under_the_declared_length(spec):
   tokens = tiny.tokens(2, LENGTH)
   pos, doc = pair(tiny.row(LENGTH, total=LENGTH), tiny.row(-4, 20, total=LENGTH))
   whole = tiny.forward(spec, length=declared)(params, tokens, pos, doc)
-  extend = fast_jit(lambda cache, t, p, d: model.apply(config, enc, params, t, (p, d), cache=cache))
+  extend = quick_jit(lambda cache, t, p, d: model.apply(config, enc, params, t, (p, d), cache=cache))
   cache, parts = kv.create(config.model, enc, 2, declared, declared), []
   for start, end in ((0, 9), (9, 10), (10, 11), (11, 20), (20, 21), (21, 22), (22, 23), (23, 24)):
     logits, cache = extend(cache, tokens[:, start:end], pos[:, start:end], doc[:, start:end])

@@ -1,0 +1,182 @@
+"""A sweep before its runs: the plan, its mistakes, later stages, and the commands that come of it."""
+
+import math
+import pathlib
+import re
+
+import pytest
+import tiny_runs as runs
+from absl import flags
+from ml_collections import config_flags
+from sweeps import STAGES, TWO, finish, sweep_of
+
+from pe_jax import config as config_lib
+from pe_jax import resolve, workdir
+from pe_jax.errors import ConfigDiffers, ConfigError
+from pe_jax.sweep import commands, cost, evaluations, local, plan, published, slurm, state
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SWEEPS = sorted((ROOT / 'configs' / 'sweeps').glob('*.py'))
+
+
+def test_a_run_is_the_base_with_its_fields_changed(tmp_path):
+  evaluation = "def evaluation(config, name):\n  return {'lengths': [16, 32], 'protocols': [name, 'context'][1:], 'encodings': None}\n"
+  planned = sweep_of(tmp_path, TWO + evaluation).plan({})
+  assert [*planned] == ['a', 'b']
+  run = planned['b']
+  assert config_lib.diff(planned['a'].config, run.config) == ["- encoding: 'rope'", "+ encoding: 'alibi'", '- seed: 0', '+ seed: 3']
+  assert run.resolved == resolve.resolve(run.config)
+  assert run.folder == f'{tmp_path}/runs/b'
+  assert run.evaluations == ({'lengths': [16, 32], 'protocols': ['context']},)
+  assert commands.evaluate(run)[0][1][2:] == [f'--workdir={run.folder}', '--label=sweep-0', '--lengths=16,32', '--protocols=context']
+
+
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ("def sweep():\n  yield 'a', {}\n  yield 'a', {'seed': 1}", r"two runs named 'a' \(a name is a folder: put into it what differs\)"),
+    ("def sweep():\n  yield '../a', {}", r"'../a' is no name"),
+    ("def sweep():\n  yield '.hidden', {}", r"'.hidden' is no name"),
+    ("def sweep():\n  yield 'a b', {}", r"'a b' is no name"),
+    ("def sweep():\n  yield 'a' * 101, {}", r"' is no name"),
+    ("def sweep():\n  yield 'a', {'optim.lr': 1}", r"run 'a': optim.lr: there is no such field \(did you mean"),
+    ("def sweep():\n  yield 'a', {'model.num_heads': 3}", r"run 'a': model.num_heads: 3 heads do not divide"),
+    ("def sweep():\n  yield 'a', {'batch_size': 'many'}", r"run 'a': batch_size: "),
+    ("def sweep():\n  yield 'a', {'encoding': 'roep'}", r"run 'a': encoding: 'roep' is unknown \(did you mean 'rope'"),
+    ("def sweep():\n  yield 'a'", r"sweep\(\) yields 'a' where \(name, \{field: value\}\) is wanted"),
+    ("def sweep():\n  yield from ()", r"sweep\(\) yields no run"),
+    ("def sweep():\n  yield 1 / 0", r"sweep\(\) raised ZeroDivisionError"),
+    ("def sweep(seeds):\n  yield 'a', {}", r"sweep\(\) takes 'seeds', which there is not \(there are arg, config, done, folder\)"),
+    ("def sweep(done):\n  yield f'a{len(done)}', {}", r'yields new runs after 20 stages'),
+    ("x = 1", r'has no sweep\(\)'),
+    ("def sweep():\n  yield 'a', {}, {'lenghts': [1]}", r"run 'a': evaluation: eval.py has no flag 'lenghts' \(did you mean 'lengths'"),
+    ("def sweep():\n  yield 'a', {}, {'lengths': []}", r"evaluation: lengths: \[\] is no list of lengths"),
+    ("def sweep():\n  yield 'a', {}, {'lengths': [8], 'protocols': 'contxt'}", r"protocols: 'contxt' is unknown \(did you mean 'context'"),
+    ("def sweep():\n  yield 'a', {}, {'lengths': [8], 'encodings': 'yran'}", r"encoding: 'yran' is unknown"),
+    ("def sweep():\n  yield 'a', {'encoding': 'learned'}, {'lengths': [16, 32]}", r"'learned' has 16 positions and cannot serve length 32"),
+    ('def sweep():\n  raise ConfigError("scale: no such")', r'scale: no such'),
+  ],
+)  # fmt: skip
+def test_a_mistake_is_named_before_anything_starts(tmp_path, text, says):
+  def plan_all():
+    sweep = sweep_of(tmp_path, text)
+    sweep.plan({})
+    sweep.imagined({})
+
+  with pytest.raises(ConfigError, match=says):
+    plan_all()
+  assert not (tmp_path / 'runs').exists()
+
+
+@pytest.mark.parametrize('missing', ['nosuch.py', 'tests'])
+def test_a_file_that_is_not_there_is_named(missing, tmp_path):
+  with pytest.raises(ConfigError, match='there is no file'):
+    plan.Sweep(str(tmp_path / missing), tmp_path)
+
+
+def test_later_stages_follow_from_what_is_done_and_are_checked_before(tmp_path):
+  sweep = sweep_of(tmp_path, STAGES.replace('min(done, key=done.get)', "'rope' if done['a'] < done['b'] else 'alibi'"))
+  assert [*sweep.plan({})] == ['a', 'b']
+  assert [*sweep.imagined({})] == ['best']
+  assert [*sweep.plan({'a': 2.0})] == ['a', 'b']
+  best = sweep.plan({'a': 2.0, 'b': 1.0})['best']
+  assert (best.changes['encoding'], best.config.init_from) == ('alibi', f'{tmp_path}/runs/a')
+  assert sweep.imagined({'a': 2.0, 'b': 1.0}) == {}
+  with pytest.raises(ConfigError, match=r"yields 'best' again with other settings .*- encoding: 'alibi'; \+ encoding: 'rope'"):
+    sweep.plan({'a': 1.0, 'b': 2.0})
+  bad = sweep_of(tmp_path, STAGES.replace("'init_from'", "'init_form'").replace('min(done, key=done.get)', "'rope'"))
+  bad.plan({})
+  with pytest.raises(ConfigError, match="run 'best': init_form: there is no such field"):
+    bad.imagined({})
+
+
+def test_the_losses_that_later_stages_get_are_those_in_the_folders(tmp_path):
+  sweep = sweep_of(tmp_path, STAGES)
+  sweep.plan({})
+  finish(tmp_path / 'runs' / 'a', 1.5)
+  state.write_failed(tmp_path / 'runs' / 'b', 3, 'no data')
+  assert local.done(sweep) == {'a': 1.5}
+  state.write_failed(tmp_path / 'runs' / 'b', 7, 'step 3: loss nan')
+  assert local.done(sweep) == {'a': 1.5, 'b': math.inf}
+
+
+def test_a_changed_file_is_refused_with_the_runs_and_fields_that_differ(tmp_path):
+  planned = sweep_of(tmp_path, TWO).plan({})
+  for run in planned.values():
+    workdir.write(pathlib.Path(run.folder) / 'config.json', config_lib.to_json(run.resolved))
+  plan.check_begun(planned.values())
+  other = sweep_of(tmp_path, TWO.replace("'seed': 3", "'seed': 4") + "  yield 'c', {'seed': 9}\n").plan({})
+  with pytest.raises(ConfigDiffers, match=r'1 runs were begun with other settings .*\n  b: - seed: 3; \+ seed: 4$'):
+    plan.check_begun(other.values())
+  assert ConfigDiffers.exit_code == 6
+
+
+@pytest.mark.filterwarnings('ignore:the load_module')
+def test_a_command_says_all_of_the_run_by_itself(tmp_path, monkeypatch):
+  """Parsed by the flags of train.py it gives the config, whatever the characters in it."""
+  changes = {'encoding': 'heads(nope, alibi)', 'data.name': 'copy(draw="distinct", symbols=64)', 'optim.learning_rate': 1e-05}
+  changes |= {'model.tie_head': False, 'data.text_key': '', 'optim.warmup_steps': -1, 'data.path': "it's $here", 'model.dropout': 0}
+  config = plan.changed(runs.config(), changes)
+  command = commands.train(config, 'some where', commands.Place('python', f'{ROOT}/'))
+  argv = [command[1], *[arg for arg in command[2:] if not arg.startswith('--workdir')]]
+  monkeypatch.setattr('sys.argv', argv)  # config_flags looks for overrides there
+  values = flags.FlagValues()
+  config_flags.DEFINE_config_file('config', flag_values=values)
+  values(argv)
+  assert config_lib.diff(values.config, config) == []
+  assert resolve.typed(values.config.to_dict(), config_lib.default()) == resolve.typed(config.to_dict(), config_lib.default())
+
+
+def test_a_printed_line_is_one_quoted_shell_command_a_run(tmp_path):
+  run = sweep_of(
+    tmp_path, TWO.replace("'rope'", "'yarn(factor=2)'") + "def evaluation():\n  return {'lengths': [16], 'encodings': ['yarn']}"
+  ).plan({})['a']
+  assert commands.line(run) == (
+    f"python train.py --config=configs/default.py --workdir={tmp_path}/runs/a --config.batch_size=4 '--config.encoding=yarn(factor=2)' "
+    '--config.model.embed_dim=16 --config.model.num_heads=2 --config.model.num_layers=1 --config.num_train_steps=10 '
+    '--config.train_length=16 '
+    f'&& python eval.py --workdir={tmp_path}/runs/a --label=sweep-0 --lengths=16 --encodings=yarn'
+  )
+
+
+def test_what_an_evaluation_may_say_are_the_flags_of_eval_py():
+  defined = {*re.findall(r"DEFINE_\w+\(\s*'(\w+)'", (ROOT / 'eval.py').read_text())}
+  assert defined - {'workdir', 'label'} == {*evaluations.FLAGS}
+
+
+@pytest.mark.parametrize('path', SWEEPS, ids=lambda path: path.stem)
+def test_every_sweep_of_the_repository_can_be_planned(path, tmp_path, monkeypatch):
+  monkeypatch.setenv('PE_JAX_DATA', str(tmp_path))
+  sweep = plan.Sweep(f'{path}:seeds=1', tmp_path / 'runs')
+  planned = sweep.plan({}) | sweep.imagined({})
+  assert len({run.folder for run in planned.values()}) == len(planned) >= 4
+  assert all(run.evaluations or '-lr' in name for name, run in planned.items())
+  assert all(cost.of(run).flops > 0 for run in planned.values())
+  if hasattr(sweep.file, 'published'):
+    text = published.text(sweep, sweep.file.published(sweep.base))
+    assert text.count('published') >= 3
+
+
+def test_the_laptop_sweep_has_twelve_runs_and_four_more_with_novels(tmp_path, monkeypatch):
+  monkeypatch.setenv('PE_JAX_DATA', str(tmp_path))
+  path = str(ROOT / 'configs' / 'sweeps' / 'laptop.py')
+  assert len(plan.Sweep(path, tmp_path).plan({})) == 12
+  (tmp_path / 'classics').mkdir()
+  (tmp_path / 'classics' / 'austen.jsonl').touch()
+  planned = plan.Sweep(path, tmp_path).plan({})
+  assert len(planned) == 16
+  assert planned['austen-rope-s0'].config.data.path == str(tmp_path / 'classics' / 'austen.jsonl')
+
+
+def test_tuned_sweeps_are_planned_in_two_stages(tmp_path):
+  sweep = plan.Sweep(f'{ROOT}/configs/sweeps/extrapolation.py:tune,seeds=2', tmp_path)
+  assert (len(sweep.plan({})), len(sweep.imagined({}))) == (36, 24)
+
+
+@pytest.mark.parametrize(
+  ('texts', 'says'), [(['partition'], "'partition' is not name=value"), (['a='], "'a=' is not"), (['=3'], "'=3' is not")]
+)
+def test_a_parameter_of_slurm_is_name_and_value(texts, says):
+  with pytest.raises(ConfigError, match=says):
+    slurm.parsed(texts)
+  assert slurm.parsed(['partition=gpu', 'timeout_min=60']) == {'partition': 'gpu', 'timeout_min': 60}
