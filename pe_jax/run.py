@@ -85,7 +85,8 @@ class Run:
   ) -> list[dict]:
     """Result rows, as eval.py writes them; `samples` and `task` are for a run that was trained on a task, `text` is scored for a split."""
     subject = evaluate.subject(self.config, self.params, split, max_targets, samples, task, text)
-    return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': 'all' if text else split}, options)
+    extra = {'step': self.step, 'split': evaluate.split_name(split, text)}
+    return evaluate.evaluate(subject, lengths, encodings, list(protocols), extra, options)
 
   def probe(
     self,

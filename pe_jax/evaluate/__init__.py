@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import pathlib
 
-from pe_jax import attention, data, encodings, metrics, model, progress, tasks
+from pe_jax import attention, data, encodings, flops, metrics, model, names, progress, tasks
 from pe_jax.config import did_you_mean
 from pe_jax.data import sources
 from pe_jax.encodings.base import Traits
@@ -33,6 +33,7 @@ class Subject:
   documents: list
   info: dict
   task: tasks.base.Task | None = None
+  programs: dict = dataclasses.field(default_factory=dict, repr=False, compare=False)  # what was compiled, for all readings (score.py)
 
   def positions(self, length):
     """Of a row at this length: as many, or what a task's samples need."""
@@ -55,12 +56,18 @@ class Subject:
     return traits.length_dependent or traits.positions != Traits.positions
 
   def by_position(self, spec, length, rows, advance):
-    """`score.by_position` under the spec."""
-    return score.by_position(self.config, self.encoding(spec, length), self.params, rows, advance)
+    """`score.by_position` under the spec; `advance` is told the work."""
+    enc = self.encoding(spec, length)
+    return score.by_position(self.config, enc, self.params, rows, self.work(length, advance), self.programs)
 
   def scored(self, spec, length, rows, advance):
-    """`score.batches` under the spec."""
-    return score.batches(self.config, self.encoding(spec, length), self.params, rows, advance)
+    """`score.batches` under the spec; `advance` is told the work."""
+    enc = self.encoding(spec, length)
+    return score.batches(self.config, enc, self.params, rows, self.work(length, advance), self.programs)
+
+  def work(self, length, advance):
+    """What `advance` is to be told of a number of tokens in texts of a length: GFLOP, since a token of a longer text takes longer."""
+    return lambda tokens: advance(tokens * flops.forward(self.config, length) / 1e9)
 
 
 def subject(config, params, split='test', max_targets=0, samples=500, task='', text=''):
@@ -86,6 +93,11 @@ def subject(config, params, split='test', max_targets=0, samples=500, task='', t
   least = 0 if text else config.data.min_bytes
   documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=least)
   return Subject(config, params, tokenizer, documents, info)
+
+
+def split_name(split, text):
+  """What was scored, for rows: the split, or the text of one's own."""
+  return f'{names.OWN_TEXT}{text}' if text else split
 
 
 def own_text(of_run, path):
@@ -120,9 +132,9 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
   options = options or Options()
   check(subject, lengths, specs, wanted, options)
   modules = {protocol: importlib.import_module(f'pe_jax.evaluate.{protocol}') for protocol in wanted}
-  tokens = len(specs) * sum(_tokens(module, subject, lengths, options) for module in modules.values())
+  work = [_work(module, subject, lengths, options) for module in modules.values()]
   rows = []
-  with progress.bar(tokens, label='evaluating', unit='token') as bar:
+  with progress.bar(len(specs) * sum(work), label='evaluating', unit='GFLOP') as bar:
     for protocol, module in modules.items():
       for spec in specs:
         note = f'{protocol} {spec}'
@@ -133,6 +145,8 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
           one_row = not score.over_devices(count)
           named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
           rows.append(named | result.row(subject, found) | (extra or {}))
+      if hasattr(module, 'compared'):
+        module.compared([row for row in rows if row['protocol'] == protocol], options)
   return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length']))
 
 
@@ -144,11 +158,16 @@ def asked(subject, specs=None):
   return trained, [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
 
 
-def _tokens(module, subject, lengths, options):
-  """What a protocol reads for one encoding: as it says, or every document once at each length."""
+def _work(module, subject, lengths, options):
+  """GFLOP of a protocol for one encoding. It reads what it says, or every document once at each length."""
   if hasattr(module, 'tokens'):
-    return module.tokens(subject, lengths, options)
-  return sum(map(len, subject.documents)) * len(lengths)
+    tokens = module.tokens(subject, lengths, options)
+  else:
+    tokens = dict.fromkeys(lengths, sum(map(len, subject.documents)))
+  done = []
+  for length, count in tokens.items():
+    subject.work(length, done.append)(count)
+  return sum(done)
 
 
 def check(subject, lengths, specs, wanted, options):

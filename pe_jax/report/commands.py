@@ -4,6 +4,7 @@ import os
 import pathlib
 import shlex
 
+from pe_jax.names import OWN_TEXT
 from pe_jax.report.rows import whole
 
 
@@ -49,7 +50,8 @@ def evaluate(run):
     given = [f'lengths={",".join(map(str, lengths))}', f'{flag}={",".join(same["measures"])}']
     if list(same['encodings']) != [run.config.get('encoding')]:
       given.append(f'encodings={", ".join(same["encodings"])}')
-    given += [f'split={split}'] if isinstance(split, str) and split != 'test' else []
+    if isinstance(split, str) and split != 'test':
+      given.append(f'text={split.removeprefix(OWN_TEXT)}' if split.startswith(OWN_TEXT) else f'split={split}')
     given += [f'step={step}'] if whole(step) and step != run.step else []
     out.append(_eval(run, [*given, *(f'{name}={value}' for name, value in same['more'].items())]))
   return out
