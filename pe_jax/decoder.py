@@ -49,7 +49,8 @@ class Decoder(nn.Module):
     x_BTD = dropout(x_BTD, m.dropout, key_B, 0)
     # Keys that are cached rotated are turned among themselves, before they join the others.
     tables = enc.tables(params, alone if enc.traits.cache == 'rotated' else where)
-    if m.scan_layers and not self.join and not self.is_initializing():
+    # A record for each layer, as another encoding at evaluation may have, cannot be scanned.
+    if m.scan_layers and not enc.layer and not self.join and not self.is_initializing():
       x_BTD, layers = self.scanned(x_BTD, where, tables, key_B), []
     else:
       x_BTD, layers = self.unrolled(x_BTD, where, tables, key_B)

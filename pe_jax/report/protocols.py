@@ -43,7 +43,7 @@ def context(rows):
   if 'needle' in first:
     n = first['needle']
     note += (
-      f'\nkey: -log p of {n["digits"]} digits planted in the far text of each span, {n["chance"]:.2f} for a guesser; found: share above 1/2'
+      f'\nkey: -log p of {n["digits"]} digits said in the far text of each span, {n["chance"]:.2f} for a guesser; found: share above 1/2'
     )
   return table.aligned([head, *body]) + '\n' + note
 
