@@ -155,7 +155,10 @@ def test_what_config_json_says_and_leaves_out(name, settings, field, value):
   ('settings', 'match'),
   [
     ({'model_type': 'phi3'}, r"model_type='phi3' cannot be imported \(these can: arcee, bloom, falcon"),
-    ({'model_type': 'gpt_oss'}, "model_type='gpt_oss' cannot be imported"),
+    (
+      {'model_type': 'gpt_oss'},
+      r"model_type='gpt_oss' cannot be imported: its layers choose among several MLPs .* learned_sinks \(these can",
+    ),
     ({'model_type': None}, 'model_type=None cannot be imported'),
     ({'hidden_act': 'quick_gelu'}, "hidden_act='quick_gelu' is not known"),
     ({'rope_parameters': {'rope_type': 'spiral', 'rope_theta': 1e4}}, "rope_type='spiral' is not known"),
