@@ -95,8 +95,8 @@ def setup(run, where, minutes, count):
   return (
     f'`make showcase`, {datetime.date.today().isoformat()}, {where["cores"]} cores of an {where["system"].split()[-1]} machine '
     f'({where["memory_gb"]} GB), {accelerator()}, {versions}: {count} texts, {minutes:.0f} minutes{installing}. The model is '
-    f'SmolLM2-135M-Instruct from a Q4_1 GGUF file, read as float32: {m.num_layers} layers of width {m.embed_dim}, {m.num_heads} heads, context {run.config.train_length}, '
-    f'`{run.config.encoding}`.'
+    f'SmolLM2-135M-Instruct from a Q4_1 GGUF file, read as float32: {m.num_layers} layers of width {m.embed_dim}, {m.num_heads} heads, '
+    f'context {run.config.train_length}, `{run.config.encoding}`.'
   )
 
 
