@@ -10,6 +10,7 @@ import tiny_runs as runs
 from pe_jax import data, encodings, evaluate
 from pe_jax.errors import ConfigError
 from pe_jax.evaluate import memory, planted, score
+from pe_jax.report import protocols
 
 pytestmark = pytest.mark.xdist_group('evaluation')
 MAPS = (
@@ -89,6 +90,9 @@ def test_context_compiles_once_a_length_and_tells_what_a_crop_would_cost():
     assert 'shuffled_far' not in row
   assert by['rope', 8]['against_crop']['mean'] == by['dynamic_ntk', 16]['against_crop']['mean'] == 0  # no cost inside
   assert by['yarn(factor=4)', 16]['against_crop']['low'] < by['yarn(factor=4)', 16]['against_crop']['high']
+  text = protocols.text(rows)
+  assert 'against crop' in text
+  assert [line.split()[5:7] for line in text.splitlines() if line.split()[:2] == ['rope', '16']] == [['crop', '-']]
   alone = evaluate.evaluate(subject, [64], ['ntk'], ['context'], options=options)
   assert all('against_crop' not in row for row in alone)
 

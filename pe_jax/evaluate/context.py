@@ -42,6 +42,8 @@ def measure(subject, spec, lengths, options, advance):
   grid = sorted({*lengths, train})
   spans = choose(subject, grid[-1], size_of(options, train), options.spans)
   needles = planted.Needles.of(subject, options, len(spans.end_N), spans.size)
+  for length in grid if needles else ():
+    needles.room(length)
   # The longest first: what does not fit into memory is refused before time has gone into the others.
   found = {n: _measured(subject, spec, n, spans, needles, options, advance) for n in reversed(grid)}
   reference_U = found[train].nll_U

@@ -20,7 +20,7 @@ def measure(subject, spec, lengths, options, advance):
   train = subject.config.train_length
   found = {n: _measured(subject, spec, n, advance) for n in sorted({*lengths}, reverse=True)}  # what does not fit is refused first
   in_range = found.get(train)
-  for length, one in found.items():
+  for length, one in sorted(found.items(), key=lambda item: (item[0] != train, item[0])):
     if in_range and length > train and np.isfinite(one.nll_T).all():
       account = accounting.account(in_range.nll_T, in_range.weight_T, one.nll_T, one.weight_T)
       one.convention['accounting'] = dataclasses.asdict(account) | {'residual': account.residual}

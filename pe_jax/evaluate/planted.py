@@ -59,19 +59,23 @@ class Needles:
     """Positions at a row's end that the question and the key take."""
     return self.asked_N.shape[1]
 
+  def room(self, length):
+    """(first position of the far text, how many more there are than a needle takes); refuses a length without enough."""
+    end = length - self.train if length > self.train else length - self.tail - self.span
+    room = end - self.first - max(map(len, self.needle_N))
+    if room < 0:
+      raise ConfigError(
+        f'needle: its {max(map(len, self.needle_N))} tokens do not fit the {max(end - self.first, 0)} of length {length} that come before '
+        f'{"the training length" if length > self.train else "the span"} (leave it out, or ask for other lengths)'
+      )
+    return self.first, room
+
   def planted(self, rows, length):
     """The rows with needles, and questions in the `tail` that was left free; the keys are targets too."""
-    text = length - self.tail
-    end = length - self.train if length > self.train else text - self.span
+    text, (first, room) = length - self.tail, self.room(length)
     tokens_BT, targets_BT, weight_BT, doc_BT, pos_BT, source_BT = (x.copy() for x in rows.arrays())
     for n, (ids, depth) in enumerate(zip(self.needle_N, self.depth_N)):
-      room = end - self.first - len(ids)
-      if room < 0:
-        raise ConfigError(
-          f'needle: its {len(ids)} tokens do not fit the {max(end - self.first, 0)} of length {length} that come before '
-          f'{"the training length" if length > self.train else "the span"} (leave it out, or ask for other lengths)'
-        )
-      at = self.first + round(depth * room)
+      at = first + round(depth * room)
       tokens_BT[n, at : at + len(ids)] = ids
       # The span's last target is the first input of the tail, and the key's last token is asked for alone.
       tokens_BT[n, text:] = [targets_BT[n, text - 1], *self.asked_N[n, :-1]]

@@ -83,14 +83,14 @@ def test_an_imported_run_is_evaluated_probed_diagnosed_and_continued(run, text):
     loaded = pe_jax.load(path)
     rows = loaded.evaluate([16, 64], ['rope', 'yarn'], text=str(text), max_targets=200, protocols=['context'])
     assert {row['encoding'] for row in rows} == {'rope(base=500)', 'yarn(factor=1, base=500)', 'yarn(factor=4, base=500)'}
-    assert {row['split'] for row in rows} == {'all'}
+    assert {row['split'] for row in rows} == {f'text:{text}'}
     assert rows[0]['bos']
     assert all(np.isfinite(row['nll']) and row['bits_per_byte'] > 0 for row in rows)
     assert len({row['targets_sha256'] for row in rows}) == 1
     found = loaded.generate('def ', 5, temperature=0)
     again = loaded.logits(np.append(256, list(b'def ')))
     assert found.tokens[0][0] == int(np.argmax(again[0, -1]))
-    assert diagnose.__doc__
+    assert diagnose.of_run(loaded, 32, text=str(text)).subject.info['documents'] == 1
 
 
 def test_own_text_is_a_file_of_any_kind_or_a_folder(run, text, tmp_path):
@@ -300,4 +300,4 @@ def test_the_commands_import_evaluate_and_export(text, tmp_path):
   assert 'yarn(base=500)' in found[3][1]
   assert found[4][1] == f'{run}/hf: a llama of transformers\n'
   rows = [json.loads(line) for line in (run / 'eval' / 'context.jsonl').read_text().splitlines()]
-  assert {row['text'] for row in rows} == {str(text)}
+  assert {row['split'] for row in rows} == {f'text:{text}'}
