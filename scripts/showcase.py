@@ -23,6 +23,7 @@ MINUTES = flags.DEFINE_float('minutes', 28.0, 'Time for everything; 0: as long a
 LENGTHS = flags.DEFINE_list('lengths', ['2048', '8192', '16384', '32768'], 'Lengths in tokens; that of training is always among them.')
 READINGS = flags.DEFINE_list('readings', [], 'Of raw, ntk, dynamic_ntk, yarn, self_extend; raw is always among them; default: all.')
 TEXTS = flags.DEFINE_list('texts', ['austen', 'shakespeare', 'python'], 'Kinds of text.')
+PEER = flags.DEFINE_string('peer', '', 'A Python with the parity extra: transformers is timed beside us, up to twice the training length.')
 GGUF = flags.DEFINE_string('gguf', '', 'A GGUF file to import instead.')
 
 
@@ -66,7 +67,7 @@ def main():
   run = pe_jax.load(folder / 'run')
 
   from benchmarks import machine
-  from real_weights import measure, page
+  from real_weights import measure, page, peers
 
   train = run.config.train_length
   lengths = sorted({*lengths, train})
@@ -81,7 +82,9 @@ def main():
   rows, left = measure.rows(texts, jobs, readings, folder / 'rows.jsonl', settings, deadline)
   if not rows:
     raise ConfigError(f'--minutes: {MINUTES.value:g} are not enough for one text')
-  page.write(OUT.value, setup(run, machine.describe(), (time.monotonic() - start) / 60, len(rows)), rows, left, readings)
+  said = setup(run, machine.describe(), (time.monotonic() - start) / 60, len(rows))
+  beside = [n for n in lengths if n <= 2 * train] if PEER.value else []
+  page.write(OUT.value, said, rows, left, readings, peers.rows(PEER.value, source, beside, folder / 'peer.jsonl'))
   print(pathlib.Path(OUT.value).read_text(encoding='utf-8'))
 
 

@@ -68,8 +68,8 @@ def _key(rows, length, reading, digits):
   return f'{np.mean(key):.1f}, {sum(x < np.log(2) for x in key)} of {len(key)}' if key else ''
 
 
-def costs(rows, readings):
-  """Seconds and memory by length, of what was not compiled on the way if there is such."""
+def costs(rows, readings, peers):
+  """Seconds and memory by length, of what was not compiled on the way if there is such; transformers below."""
   lengths = sorted({row['job'][2] for row in rows})
   table = [['', *map(str, lengths)]]
   for reading in readings:
@@ -81,10 +81,15 @@ def costs(rows, readings):
     if any(cells):
       table.append([f'{reading}, s', *cells])
   peaks = [max((row['peak_gb'] for row in rows if row['job'][2] == n and row['seconds']), default=0.0) for n in lengths]
-  return aligned([*table, ['peak of the process, GB', *(f'{gb:.1f}' for gb in peaks)]])
+  table.append(['peak of the process, GB', *(f'{gb:.1f}' if gb else '' for gb in peaks)])
+  for kind in dict.fromkeys(row['type'] for row in peers):
+    of = {row['length']: row for row in peers if row['type'] == kind}
+    table.append([f'transformers, {kind}, s', *(f'{of[n]["seconds"]:.1f}' if n in of else '' for n in lengths)])
+    table.append(['  its peak, GB', *(f'{of[n]["peak_gb"]:.1f}' if n in of and of[n]['peak_gb'] else '' for n in lengths)])
+  return aligned(table)
 
 
-def write(path, setup, rows, left, readings):
+def write(path, setup, rows, left, readings, peers=()):
   """The page, and the figure beside it.
 
   Args:
@@ -93,6 +98,7 @@ def write(path, setup, rows, left, readings):
     rows: as from `measure.rows`.
     left: jobs that did not fit into the time.
     readings: {name: encoding}.
+    peers: rows of `peers.rows`.
   """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,8 +116,11 @@ def write(path, setup, rows, left, readings):
     f'({settings["digits"] * np.log(10):.1f} for a guesser), and the texts in which it had more than half of the probability.', '',
     'Readings: ' + ', '.join(f'{name} = `{encoding}`' for name, encoding in readings.items()) + '.', '',
     '```', losses(rows, readings), '```', '',
-    'Time of one text, forward with all losses:', '', '```', costs(rows, readings), '```', '',
+    'Time of one text, forward with all losses:', '', '```', costs(rows, readings, peers), '```', '',
   ]  # fmt: skip
+  if peers:
+    versions = ', '.join(f'{name} {version}' for name, version in peers[0]['versions'].items())
+    text += [f'Beside it {versions} with sdpa, which made the logits of the last {settings["span"]} positions alone.', '']
   if left:
     text += [f'{len(left)} texts did not fit into the time and were left out, the first of them {_said(left[0])}.', '']
   path.write_text('\n'.join(text), encoding='utf-8')
