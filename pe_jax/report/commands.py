@@ -38,6 +38,10 @@ def evaluate(run):
     spot['lengths'].add(row['length'])
     if row['measure'] in ('nonoverlapping', 'sliding') and whole(row.get('targets')):
       spot['more']['max_targets'] = max(row['targets'], spot['more'].get('max_targets', 0))
+    if row['measure'] == 'context' and isinstance(row.get('needle'), dict) and whole(row['needle'].get('digits')):
+      spot['more']['needle'] = row['needle']['digits']
+    if row['measure'] == 'context' and 'difference' in row and row['length'] > row['train_length'] and 'shuffled_far' not in row:
+      spot['more']['arms'] = 'false'
     if row['measure'] == 'task' and whole(row.get('samples')):
       spot['more']['samples'] = row['samples']
   merged = {}
