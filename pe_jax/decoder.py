@@ -1,7 +1,7 @@
 """The decoder's layers. The only file that knows flax.
 
-Pre-norm blocks of attention and MLP on a residual stream. Parameters are float32; activations have `config.model.dtype`; norms compute in
-float32. What real checkpoints need (norm kind, biases, parallel blocks, q-k norm …) are fields, not classes.
+Blocks of attention and MLP on a residual stream. Parameters are float32; activations have `config.model.dtype`; norms compute in float32.
+What real checkpoints need (norm kind and place, biases, parallel blocks, q-k norm …) are fields, not classes.
 """
 
 import dataclasses
@@ -13,17 +13,19 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pe_jax import attention, dense
+from pe_jax.config import GATED
 from pe_jax.encodings.base import Encoding
 
 ACTIVATIONS = {
   'gelu': nn.gelu,
   'gelu_exact': lambda x: nn.gelu(x, approximate=False),
   'relu': nn.relu,
+  'relu2': lambda x: jnp.square(nn.relu(x)),
   'silu': nn.silu,
   'swiglu': nn.silu,
   'geglu': nn.gelu,
+  'geglu_exact': lambda x: nn.gelu(x, approximate=False),
 }
-GATED = ('swiglu', 'geglu')
 WATCHED = 'intermediates'  # flax's name for what is kept only where it is asked for
 PIECE = 16_384  # positions that an MLP takes at a time: its hidden units are the widest array of a very long text
 
@@ -47,7 +49,8 @@ class Decoder(nn.Module):
     x_BTD = dropout(x_BTD, m.dropout, key_B, 0)
     # Keys that are cached rotated are turned among themselves, before they join the others.
     tables = enc.tables(params, alone if enc.traits.cache == 'rotated' else where)
-    if m.scan_layers and not self.join and not self.is_initializing():
+    # A record for each layer, as another encoding at evaluation may have, cannot be scanned.
+    if m.scan_layers and not enc.layer and not self.join and not self.is_initializing():
       x_BTD, layers = self.scanned(x_BTD, where, tables, key_B), []
     else:
       x_BTD, layers = self.unrolled(x_BTD, where, tables, key_B)
@@ -108,6 +111,10 @@ class Block(nn.Module):
     m = self.m
     self.sow(WATCHED, 'entered', x_BTD)
     attend, mlp = Attention(m, self.enc, self.join, name='attention'), Mlp(m, name='mlp')
+    if m.norm_place == 'after':
+      y_BTD, layer = attend(x_BTD, where, tables)
+      x_BTD = x_BTD + dropout(norm(m, 'attention_norm')(y_BTD), m.dropout, key_B, 0)
+      return x_BTD + dropout(norm(m, 'mlp_norm')(in_pieces(mlp, x_BTD)), m.dropout, key_B, 1), layer
     a_BTD = norm(m, 'attention_norm')(x_BTD)
     y_BTD, layer = attend(a_BTD, where, tables)
     y_BTD = dropout(y_BTD, m.dropout, key_B, 0)

@@ -5,6 +5,8 @@ import time
 import jax
 import jax.numpy as jnp
 
+from pe_jax.config import GATED
+
 # Dense bfloat16 peak of one device in FLOP/s, from the makers' data sheets.
 PEAK = {
   'TPU v4': 275e12,
@@ -22,13 +24,18 @@ PEAK = {
 
 
 def per_token(config):
-  """Model FLOPs of one trained token, forward and backward: 6 a weight that multiplies, 12 K a visible pair of each head."""
+  """Model FLOPs of one trained token, forward and backward: three times those of a forward at the training length."""
+  return 3 * forward(config, config.train_length)
+
+
+def forward(config, length):
+  """Model FLOPs of a token's forward in a text of `length` tokens: 2 a weight that multiplies, 4 K a visible pair of each head."""
   m = config.model
-  gates = 3 if m.mlp in ('swiglu', 'geglu') else 2
+  gates = 3 if m.mlp in GATED else 2
   weights = m.embed_dim * (2 * m.num_heads * m.head_dim + 2 * m.num_kv_heads * m.head_dim + gates * m.mlp_dim) * m.num_layers
   weights += m.embed_dim * m.vocab_size
-  pairs = (config.train_length + 1) / 2 if m.causal else config.train_length
-  return 6 * weights + 12 * m.num_layers * m.num_heads * m.head_dim * pairs
+  pairs = (length + 1) / 2 if m.causal else length
+  return 2 * weights + 4 * m.num_layers * m.num_heads * m.head_dim * pairs
 
 
 def peak():

@@ -183,6 +183,7 @@ MODELS = {
   'qwen2': (_rotary, {'num_key_value_heads': 32, 'use_sliding_window': False, 'max_window_layers': 28}),
   'qwen3': (_rotary, {'num_key_value_heads': 32, 'use_sliding_window': False, 'max_window_layers': 28, 'head_dim': 128}),
   'olmo2': (_rotary, {}),
+  'arcee': (_rotary, {}),
   'smollm3': (_rotary, {'rope_theta': 2e6, 'num_key_value_heads': 4, 'no_rope_layer_interval': 4, 'use_sliding_window': False}),
   'phi': (_rotary, {'partial_rotary_factor': 0.5}),
   'phi3': (_rotary, {'partial_rotary_factor': 1.0, hf_rope.ORIGINAL: 4096, 'max_window_layers': 0}),

@@ -14,11 +14,17 @@ from pe_jax import workdir as workdir_lib
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.errors import ConfigError
 
+# Fields of config.model without which the parameters mean something else, although they may fit.
+SAME = (
+  'num_layers', 'embed_dim', 'num_heads', 'num_kv_heads', 'head_dim', 'mlp_dim', 'vocab_size', 'mlp', 'norm', 'embed_scale',
+  'norm_epsilon', 'norm_place', 'parallel_block', 'shared_block_norm',
+)  # fmt: skip
+
 
 def check(config):
   """Refuses a source that cannot serve."""
   source = workdir_lib.read_config(config.init_from)
-  for field in ('num_layers', 'embed_dim', 'num_heads', 'num_kv_heads', 'head_dim', 'mlp_dim', 'vocab_size', 'mlp', 'norm', 'embed_scale'):
+  for field in SAME:
     if source.model[field] != config.model[field]:
       way_out = f' (set model.{field}={source.model[field]} to start from it)'
       raise ConfigError(f'init_from: {config.init_from} has model.{field}={source.model[field]}, this run {config.model[field]}{way_out}')

@@ -55,8 +55,9 @@ CHOICES = {
   'parallel': ('jit', 'pmap'),
   'nonfinite': ('stop', 'skip'),
   'init_resize': ('refuse', 'extend', 'interpolate'),
-  'model.mlp': ('gelu', 'gelu_exact', 'relu', 'silu', 'swiglu', 'geglu'),
+  'model.mlp': ('gelu', 'gelu_exact', 'relu', 'relu2', 'silu', *config_lib.GATED),
   'model.norm': ('rms', 'layer'),
+  'model.norm_place': ('before', 'after'),
   'model.qk_norm': ('none', 'head', 'full'),
   'model.dtype': ('float32', 'bfloat16'),
   'model.attention': ('auto', 'dense', 'chunked', 'blockwise', 'splash', 'flash', 'cudnn'),
@@ -172,8 +173,9 @@ def _derive_model(m, tokenizer):
       )
     m.head_dim = m.embed_dim // m.num_heads
   m.num_kv_heads = m.num_kv_heads or m.num_heads
+  if m.parallel_block and m.norm_place == 'after':
+    raise ConfigError("model.norm_place: 'after' and a parallel block, which norms what both parts read (leave one at its default)")
   if m.num_heads % m.num_kv_heads:
     raise ConfigError(f'model.num_kv_heads: {m.num_kv_heads} does not divide num_heads={m.num_heads}')
   if not m.mlp_dim:
-    gated = m.mlp in ('swiglu', 'geglu')
-    m.mlp_dim = max(8, -(-8 * m.embed_dim // 3) // 8 * 8) if gated else 4 * m.embed_dim
+    m.mlp_dim = max(8, -(-8 * m.embed_dim // 3) // 8 * 8) if m.mlp in config_lib.GATED else 4 * m.embed_dim

@@ -81,10 +81,12 @@ class Run:
     options: evaluate.Options | None = None,
     samples: int = 500,
     task: str = '',
+    text: str = '',
   ) -> list[dict]:
-    """Result rows, as eval.py writes them; `samples` and `task` are for a run that was trained on a task."""
-    subject = evaluate.subject(self.config, self.params, split, max_targets, samples, task)
-    return evaluate.evaluate(subject, lengths, encodings, list(protocols), {'step': self.step, 'split': split}, options)
+    """Result rows, as eval.py writes them; `samples` and `task` are for a run that was trained on a task, `text` is scored for a split."""
+    subject = evaluate.subject(self.config, self.params, split, max_targets, samples, task, text)
+    extra = {'step': self.step, 'split': evaluate.split_name(split, text)}
+    return evaluate.evaluate(subject, lengths, encodings, list(protocols), extra, options)
 
   def probe(
     self,

@@ -64,7 +64,12 @@ def read_config(workdir):
   path = remote.path(workdir) / 'config.json'
   if not path.exists():
     raise DataError(f'{workdir}: no config.json there (a folder that train.py has written is wanted)')
-  return ml_collections.ConfigDict(config_lib.stored(path)).lock()
+  stored = config_lib.stored(path)
+  named = stored['data']['tokenizer']
+  brought = path.parent / 'tokenizer' / remote.path(named).name  # of an imported run that was moved
+  if brought.is_file() and not remote.path(named).is_file():
+    stored['data']['tokenizer'] = str(brought.absolute())
+  return ml_collections.ConfigDict(stored).lock()
 
 
 def finished(workdir):

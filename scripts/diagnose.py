@@ -19,6 +19,7 @@ from pe_jax import cli
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
 LENGTH = flags.DEFINE_string('length', None, 'Tokens at which it degrades.')
 ENCODING = flags.DEFINE_string('encoding', '', 'Another encoding to read the parameters with; default: the trained one.')
+TEXT = flags.DEFINE_string('text', '', 'A file or folder to read instead of a split.')
 SPLIT = flags.DEFINE_enum('split', 'test', ['train', 'validation', 'test'], 'Documents to read.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 20_000, 'Targets of text to take; more make losses surer and take longer.', lower_bound=1)
@@ -41,7 +42,8 @@ def main():
   from pe_jax import diagnose, progress
   from pe_jax.report import diagnosis
 
-  case = diagnose.of_run(pe_jax.load(WORKDIR.value, step), length, ENCODING.value or None, SPLIT.value, MAX_TARGETS.value)
+  run = pe_jax.load(WORKDIR.value, step)
+  case = diagnose.of_run(run, length, ENCODING.value or None, SPLIT.value, MAX_TARGETS.value, TEXT.value)
   found = diagnose.diagnose(case, lambda title: progress.say(f'{title} …'))
   print(json.dumps(dataclasses.asdict(found), allow_nan=False) if JSON.value else diagnosis.text(found), flush=True)
 

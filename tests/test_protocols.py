@@ -253,8 +253,9 @@ def test_spans_are_the_units_where_all_are_of_one_document_and_a_single_one_give
 
 def test_a_bar_counts_what_protocols_read():
   """With stride 4 of 8 every token but the first window's is read twice; context reads its spans, three times beyond training."""
-  assert sliding.tokens(by_hand(), [8], evaluate.Options(stride=4)) == 40
-  assert context.tokens(by_hand(), [16], evaluate.Options(span=2)) == 3 * (4 + 3 * 16)
+  assert sliding.tokens(by_hand(), [8], evaluate.Options(stride=4)) == {8: 40}
+  assert context.tokens(by_hand(), [16], evaluate.Options(span=2)) == {4: 3 * 4, 16: 3 * 3 * 16}
+  assert context.tokens(by_hand(), [16], evaluate.Options(span=2, arms=False)) == {4: 3 * 4, 16: 3 * 16}
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,14 @@ over a text is the text's number of bytes. For sentencepiece that is exact if th
 normalisation, no dummy prefix, no removal of extra white space and byte fallback (`normalization_rule_name='identity',
 add_dummy_prefix=False, remove_extra_whitespaces=False, byte_fallback=True`), and the text does not itself hold U+2581,
 which sentencepiece writes for a space. With a dummy prefix each text counts one byte too many.
+
+A path that ends in '.json' is a tokenizer.json, as imported checkpoints have it (pe_jax/weights). It begins texts with
+BOS if that is what it does by itself. Words in the text that name a special token become that token. Byte lengths are
+exact for byte-level BPE, and as above for sentencepiece's.
 """
 
 import dataclasses
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -40,15 +45,18 @@ TASK = 'task:'  # before the name of a task; resolve.py writes it
 
 
 def make(name):
-  """The tokenizer of `data.tokenizer`: 'bytes', the path of a sentencepiece .model, or 'task:' and a task."""
+  """The tokenizer of `data.tokenizer`: 'bytes', the path of a sentencepiece .model or of a tokenizer.json, or 'task:' and a task."""
   if name == 'bytes':
     return _bytes()
   if str(name).endswith('.model'):
     return _sentencepiece(os.path.expanduser(name))
   if str(name).startswith(TASK):
     return _words(name)
+  if str(name).endswith('.json'):
+    return _json(os.path.expanduser(name))
   raise ConfigError(
-    f"data.tokenizer: '{name}' is unknown{did_you_mean(name, ['bytes'])} (take 'bytes' or the path of a sentencepiece .model)"
+    f"data.tokenizer: '{name}' is unknown{did_you_mean(name, ['bytes'])} (take 'bytes' or the path of a sentencepiece .model or of a "
+    'tokenizer.json)'
   )
 
 
@@ -119,3 +127,46 @@ def _byte_length(model, i):
   if model.is_byte(i):
     return 1
   return len(model.id_to_piece(i).replace('▁', ' ').encode())
+
+
+def _json(path):
+  if not os.path.isfile(path):
+    raise DataError(f"{path}: there is no such tokenizer.json (set data.tokenizer, or take 'bytes')")
+  try:
+    import tokenizers
+  except ImportError:
+    raise ConfigError(f"data.tokenizer: '{path}' needs the tokenizers package (pip install pe_jax[weights])") from None
+  try:
+    model = tokenizers.Tokenizer.from_file(path)
+  except Exception as e:  # the package raises nothing narrower
+    raise DataError(f'{path}: not a tokenizer.json, {e}') from None
+  model.no_truncation()
+  model.no_padding()
+  tokens, added = model.get_vocab(with_added_tokens=True), model.get_added_tokens_decoder()
+  size = max(tokens.values(), default=-1) + 1
+  with open(path, encoding='utf-8') as file:
+    parts = json.load(file)
+  # Each character of a byte-level token stands for a byte.
+  by_byte = "'ByteLevel'" in str([parts.get('pre_tokenizer'), parts.get('decoder')])
+  byte_length_V = np.zeros(size, np.int32)
+  for token, i in tokens.items():
+    if i in added:
+      byte_length_V[i] = 0 if added[i].special else len(added[i].content.encode())
+    else:
+      byte_length_V[i] = len(token) if by_byte else _piece_bytes(token)
+
+  def encode(text):
+    return np.asarray(model.encode(text.decode('utf-8'), add_special_tokens=False).ids, np.int32)
+
+  def decode(ids):
+    return model.decode([int(i) for i in ids if i < size], skip_special_tokens=True)
+
+  whole, bare = (model.encode('a', add_special_tokens=wanted).ids for wanted in (True, False))
+  bos = whole[0] if whole[1 : len(bare) + 1] == bare and len(whole) > len(bare) else None
+  return Tokenizer(path, size, bos, byte_length_V, encode, decode)
+
+
+def _piece_bytes(piece):
+  """Bytes of a sentencepiece piece: <0xE4> is one."""
+  is_byte = len(piece) == 6 and piece.startswith('<0x') and piece.endswith('>')
+  return 1 if is_byte else len(piece.replace('▁', ' ').encode())

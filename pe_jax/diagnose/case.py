@@ -157,8 +157,8 @@ class Decoded:
   capacity: int
 
 
-def of_run(run, length, spec=None, split='test', max_targets=20_000):
-  """The Case of a `run.Run`; refuses what cannot be diagnosed."""
+def of_run(run, length, spec=None, split='test', max_targets=20_000, text=''):
+  """The Case of a `run.Run` on a split, or on a text of one's own; refuses what cannot be diagnosed."""
   config = run.config
   if config.data.source == 'task':
     raise ConfigError(f'workdir: trained on the task {config.data.name}, and a diagnosis reads text (eval.py tests tasks at any length)')
@@ -166,10 +166,11 @@ def of_run(run, length, spec=None, split='test', max_targets=20_000):
     raise ConfigError(f'length: {length} tokens are too few to tell anything (ask for {SHORTEST} at least)')
   trained = encodings.parse(config.encoding)
   read = encodings.inherit(encodings.check_name(spec), trained) if spec else trained
-  subject = evaluate.subject(config, run.params, split, max_targets)
+  subject = evaluate.subject(config, run.params, split, max_targets, text=text)
+  source = evaluate.own_text(config.data, text) if text else data.open_documents(config.data, split)
   model.check_parameters(encodings.make(read, model.dims(config), length), run.params)
   recorded = _recorded(run) if read == trained else None
-  return Case(subject, read, length, data.open_documents(config.data, split), recorded)
+  return Case(subject, read, length, source, recorded)
 
 
 def _recorded(run):

@@ -107,7 +107,7 @@ class Curve:
       subject = dataclasses.replace(subject, documents=[case.stream])
     spans = context.choose(subject, lengths[-1], size)
     nll = {n: _scored(subject, case.spec, n, spans) for n in lengths}
-    difference = {n: context.versus(nll[n], nll[train], spans, 0) for n in lengths if n != train}
+    difference = {n: context.versus(nll[n], nll[train], spans.targets_U, 0) for n in lengths if n != train}
     return cls(float(nll[train].sum() / spans.targets_U.sum()), difference, spans, subject, nll[train], train)
 
   @property

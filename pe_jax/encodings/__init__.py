@@ -77,6 +77,19 @@ def _record(spec, dims):
   return dataclasses.replace(module.encoding(dims, *inner, **fields), spec=str(spec))
 
 
+def program(spec: Spec) -> tuple:
+  """What a record computes, apart from the numbers that it can be given (`base.Encoding.numbers`).
+
+  Records of one model whose programs are equal, and that have numbers, are one function of them. Of parts that are equal a wrapper may
+  make one, so which of them are is told too.
+  """
+  wanted = getattr(_module(spec.name), 'PROGRAM', None)
+  inner = tuple((spec.inner.index(part), program(part)) for part in spec.inner)
+  if wanted is None:
+    return spec.name, spec.fields, inner
+  return _module(spec.name).__name__, tuple(field for field in spec.fields if field[0] in wanted), inner
+
+
 def at_length(spec: Spec, length: int, train_length: int) -> Spec:
   """The spec with the factor it has at this length written out."""
   spec = dataclasses.replace(spec, inner=tuple(at_length(part, length, train_length) for part in spec.inner))

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 
 from pe_jax.kept import kept
 
+NUMBERS = 'numbers'  # where in the tree of parameters a record finds those it is given (`Encoding.numbers`)
+
 
 @dataclasses.dataclass(frozen=True)
 class Dims:
@@ -168,6 +170,9 @@ class Encoding:
     embed: (params, x_BTD, where) -> x_BTD, once, after the token embedding.
     prepare: (params, where) -> tables, ONCE a forward: phases, slopes, whatever all layers share. Tables that `distance_bias` uses must not
       depend on `where`, so that blocks can be computed from positions alone.
+    numbers: (length_X) -> NumPy arrays for documents of these lengths, rising, laid out like `params`: frequencies and the like, which
+      `prepare` makes itself or finds under NUMBERS in `params`. Given so they are no part of what is compiled, and one program serves all
+      records that differ in nothing else (`encodings.program`).
     layer: (n) -> the record of layer n, whose functions take the same tables; None: this record serves every layer.
     token: (tables, x_BTD) -> arrays (B, T, ...), what a layer's tokens bring to scores later; kept beside their keys, as `where.side`.
     sides: (tables, where) -> where, once a layer, before pairs are looked at: from the side values of all keys to those that a pair needs.
@@ -187,6 +192,7 @@ class Encoding:
   positions: Callable | None = None
   embed: Callable | None = None
   prepare: Callable | None = None
+  numbers: Callable | None = None
   layer: Callable | None = None
   token: Callable | None = None
   sides: Callable | None = None

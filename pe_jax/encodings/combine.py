@@ -80,7 +80,7 @@ def joint_sides(parts):
 
 
 def together(records):
-  """(init, prepare) for several records: {'0': …, '1': …} and a list of tables. `init` is None where none has parameters."""
+  """{'init', 'prepare', 'numbers'} of several records: {'0': …, '1': …} and a list of tables. None where no record has such."""
   learned = [str(n) for n, r in enumerate(records) if r.init]
 
   def init(key):
@@ -89,7 +89,11 @@ def together(records):
   def prepare(params, where):
     return [r.tables(params.get(str(n), {}), where) for n, r in enumerate(records)]
 
-  return init if learned else None, prepare
+  def numbers(length_X):
+    return {str(n): r.numbers(length_X) for n, r in enumerate(records) if r.numbers}
+
+  given = any(r.numbers for r in records)
+  return {'init': init if learned else None, 'prepare': prepare, 'numbers': numbers if given else None}
 
 
 def joint_traits(records):

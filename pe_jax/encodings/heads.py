@@ -28,12 +28,11 @@ def encoding(dims, *inner):
         f"encoding: heads(…): '{record.spec}' needs keys of its own and {dims.num_kv_heads} key-value heads cannot be shared out "
         f'among {count} encodings (set model.num_kv_heads to a multiple of {count})'
       )
-  init, prepare = together(records)
 
   def layer(n):
     return side_by_side([part(r.at_layer(n), m) for m, r in enumerate(records)], share.num_heads)
 
-  return Encoding(init=init, prepare=prepare, layer=layer, traits=joint_traits(records))
+  return Encoding(**together(records), layer=layer, traits=joint_traits(records))
 
 
 def side_by_side(parts, size):

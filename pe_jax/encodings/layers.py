@@ -26,5 +26,4 @@ def encoding(dims, *inner):
     part = unique.index(cycle[n])
     return focus(records[part].at_layer(cycle[:n].count(cycle[n])), lambda tables: tables[part])
 
-  init, prepare = together(records)
-  return Encoding(init=init, prepare=prepare, layer=layer, traits=joint_traits(records))
+  return Encoding(**together(records), layer=layer, traits=joint_traits(records))

@@ -16,10 +16,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from pe_jax.encodings import frequency_maps, phases
-from pe_jax.encodings.base import Encoding, Traits
+from pe_jax.encodings.base import NUMBERS, Encoding, Traits
 from pe_jax.errors import ConfigError
 
 INHERITED = ('base', 'fraction', 'layout')  # what a checkpoint's weights were made for, whatever map reads them
+PROGRAM = ('fraction', 'layout')  # the fields that decide what is computed; all others are in the numbers that it is computed with
 
 
 def frequencies(head_dim: int, base: float = 10_000.0) -> np.ndarray:
@@ -62,6 +63,18 @@ def checked_frequencies(head_dim, base, fraction, layout):
   return frequencies(int(fraction * head_dim), base)
 
 
+def phase(of, position_BT, length_BT):
+  """(cos, sin) of each token, (B, T, F), times the attention factor. `of`: the numbers, one row a length; a document takes its length's."""
+  if len(of['length_X']) == 1:
+    high, low, factor = of['high_XF'][None], of['low_XF'][None], of['factor_X'][None, :, None]
+  else:
+    row_BT = jnp.minimum(jnp.searchsorted(jnp.asarray(of['length_X']), length_BT), len(of['length_X']) - 1)
+    high, low, factor = (jnp.asarray(of[name])[row_BT] for name in ('high_XF', 'low_XF', 'factor_X'))
+    factor = factor[..., None]
+  cos, sin = phases.cos_sin_of_words(jnp.asarray(position_BT)[..., None], high, low)
+  return cos * factor, sin * factor
+
+
 def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_length=0, map='', **fields):
   """The record. `original_length` (for maps): the length the frequencies were trained at; 0: the model's training length."""
   frequency_F = checked_frequencies(dims.head_dim, base, fraction, layout)
@@ -75,24 +88,27 @@ def encoding(dims, *, base=10_000.0, fraction=1.0, layout='half', original_lengt
     wanted = inspect.signature(function).parameters
     return function(frequency_F, **fields, **{k: v for k, v in {**given, **more}.items() if k in wanted})
 
-  def phase(position_BT, length_BT, longest):
-    """(cos, sin) of each token, times the attention factor."""
-    if dynamic:
-      # One row of frequencies for every length a document can have, on the host: exact phases need float64 frequencies.
-      first, last = given['original_length'], max(longest, given['original_length'])
-      frequency_XF, factor_X = mapped(length=np.arange(first, last + 1))
-      row_BT = jnp.clip(length_BT, first, last) - first
-      high, low = (jnp.asarray(w)[row_BT] for w in phases.words(frequency_XF))
-      factor = jnp.asarray(np.broadcast_to(factor_X, last + 1 - first), jnp.float32)[row_BT][..., None]
-      cos, sin = phases.cos_sin_of_words(position_BT[..., None], high, low)
-    else:
-      static_F, factor = mapped()
-      cos, sin = phases.cos_sin(position_BT, static_F)
-    return cos * factor, sin * factor
+  def numbers(length_X):
+    """Words of the frequencies and the attention factor for documents of these lengths, from float64 on the host: phases are exact."""
+    length_X = np.asarray(length_X)
+    frequency_XF, factor_X = mapped(length=length_X)
+    high_XF, low_XF = phases.words(np.broadcast_to(frequency_XF, (len(length_X), len(frequency_F))))
+    factor_X = np.broadcast_to(np.asarray(factor_X, np.float32), length_X.shape)
+    return {NUMBERS: {'length_X': length_X.astype(np.int32), 'high_XF': high_XF, 'low_XF': low_XF, 'factor_X': np.array(factor_X)}}
+
+  def own(longest):
+    """Those of every length that a document can have where they depend on it, else of one for all."""
+    first = given['original_length']
+    return numbers(np.arange(first, max(longest, first) + 1) if dynamic else np.zeros(1, np.int64))
+
+  def prepare(params, where):
+    of = (params if NUMBERS in params else own(where.longest))[NUMBERS]
+    return phase(of, where.i_BT, where.qlen_BT), phase(of, where.j_BS, where.klen_BS)
 
   mapped(length=1) if dynamic else mapped()  # wrong settings are refused here, before anything is traced
   return Encoding(
-    prepare=lambda params, w: (phase(w.i_BT, w.qlen_BT, w.longest), phase(w.j_BS, w.klen_BS, w.longest)),
+    prepare=prepare,
+    numbers=numbers,
     rotate=lambda tables, q, k: (turn(q, *tables[0], layout), turn(k, *tables[1], layout)),
     traits=Traits(relative=True, length_dependent=dynamic, cache='raw' if dynamic else 'rotated'),
   )

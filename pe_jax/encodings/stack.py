@@ -32,9 +32,8 @@ def several(name, records, num_layers):
 
   for n in range(num_layers):
     layer(n)  # what cannot be put together is refused here
-  init, prepare = together(records)
   embed = embed if any(r.embed for r in records) else None
-  return Encoding(init=init, prepare=prepare, embed=embed, layer=layer, traits=joint_traits(records))
+  return Encoding(**together(records), embed=embed, layer=layer, traits=joint_traits(records))
 
 
 def merge(name, records):

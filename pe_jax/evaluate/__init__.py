@@ -7,8 +7,9 @@ row carries both names.
 import dataclasses
 import importlib
 
-from pe_jax import attention, data, encodings, hosts, metrics, model, progress, remote, tasks
+from pe_jax import attention, data, encodings, flops, hosts, metrics, model, names, progress, remote, tasks
 from pe_jax.config import did_you_mean
+from pe_jax.data import sources
 from pe_jax.encodings.base import Traits
 from pe_jax.errors import ConfigError
 from pe_jax.evaluate import result, score
@@ -31,6 +32,7 @@ class Subject:
   documents: list
   info: dict
   task: tasks.base.Task | None = None
+  programs: dict = dataclasses.field(default_factory=dict, repr=False, compare=False)  # what was compiled, for all readings (score.py)
 
   def positions(self, length):
     """Of a row at this length: as many, or what a task's samples need."""
@@ -53,15 +55,21 @@ class Subject:
     return traits.length_dependent or traits.positions != Traits.positions
 
   def by_position(self, spec, length, rows, advance):
-    """`score.by_position` under the spec."""
-    return score.by_position(self.config, self.encoding(spec, length), self.params, rows, advance)
+    """`score.by_position` under the spec; `advance` is told the work."""
+    enc = self.encoding(spec, length)
+    return score.by_position(self.config, enc, self.params, rows, self.work(length, advance), self.programs)
 
   def scored(self, spec, length, rows, advance):
-    """`score.batches` under the spec."""
-    return score.batches(self.config, self.encoding(spec, length), self.params, rows, advance)
+    """`score.batches` under the spec; `advance` is told the work."""
+    enc = self.encoding(spec, length)
+    return score.batches(self.config, enc, self.params, rows, self.work(length, advance), self.programs)
+
+  def work(self, length, advance):
+    """What `advance` is to be told of a number of tokens in texts of a length: GFLOP, since a token of a longer text takes longer."""
+    return lambda tokens: advance(tokens * flops.forward(self.config, length) / 1e9)
 
 
-def subject(config, params, split='test', max_targets=0, samples=500, task=''):
+def subject(config, params, split='test', max_targets=0, samples=500, task='', text=''):
   """The Subject for a run's own data.
 
   Args:
@@ -71,15 +79,32 @@ def subject(config, params, split='test', max_targets=0, samples=500, task=''):
     max_targets: targets to score of documents; 0: all.
     samples: of a task at each length.
     task: another task in the same words; default: the trained one.
+    text: a file of any kind, or a folder of .txt and .jsonl files, to score whole instead of a split.
   """
   tokenizer = data.make_tokenizer(config.data.tokenizer)
+  if config.data.source == 'task' and text:
+    raise ConfigError(f"text: '{text}', and this run was trained on a task, whose words it reads (leave it out)")
   if config.data.source == 'task':
     return Subject(config, params, tokenizer, [], {'split': split, 'samples': samples}, _task(config.data.name, task))
   if task:
     raise ConfigError(f"task: '{task}', and this run was trained on text (leave it out)")
-  source = data.open_documents(config.data, split)
-  documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=config.data.min_bytes)
+  source = own_text(config.data, text) if text else data.open_documents(config.data, split)
+  least = 0 if text else config.data.min_bytes
+  documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=least)
   return Subject(config, params, tokenizer, documents, info)
+
+
+def split_name(split, text):
+  """What was scored, for rows: the split, or the text of one's own."""
+  return f'{names.OWN_TEXT}{text}' if text else split
+
+
+def own_text(of_run, path):
+  """The Documents of a file or a folder, read as the run's config says."""
+  data_fields = of_run.copy_and_resolve_references()
+  data_fields.unlock()
+  data_fields.path = str(path)
+  return sources.module('text').documents(data_fields, 'all')
 
 
 def _task(trained, other):
@@ -106,9 +131,9 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
   options = options or Options()
   check(subject, lengths, specs, wanted, options)
   modules = {protocol: importlib.import_module(f'pe_jax.evaluate.{protocol}') for protocol in wanted}
-  tokens = len(specs) * sum(_tokens(module, subject, lengths, options) for module in modules.values())
+  work = [_work(module, subject, lengths, options) for module in modules.values()]
   rows = []
-  with progress.bar(tokens, label='evaluating', unit='token') as bar:
+  with progress.bar(len(specs) * sum(work), label='evaluating', unit='GFLOP') as bar:
     for protocol, module in modules.items():
       for spec in specs:
         note = f'{protocol} {spec}'
@@ -119,6 +144,8 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
           one_row = not score.over_devices(count)
           named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
           rows.append(named | result.row(subject, found) | (extra or {}))
+      if hasattr(module, 'compared'):
+        module.compared([row for row in rows if row['protocol'] == protocol], options)
   return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length']))
 
 
@@ -130,11 +157,16 @@ def asked(subject, specs=None):
   return trained, [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
 
 
-def _tokens(module, subject, lengths, options):
-  """What a protocol reads for one encoding: as it says, or every document once at each length."""
+def _work(module, subject, lengths, options):
+  """GFLOP of a protocol for one encoding. It reads what it says, or every document once at each length."""
   if hasattr(module, 'tokens'):
-    return module.tokens(subject, lengths, options)
-  return sum(map(len, subject.documents)) * len(lengths)
+    tokens = module.tokens(subject, lengths, options)
+  else:
+    tokens = dict.fromkeys(lengths, sum(map(len, subject.documents)))
+  done = []
+  for length, count in tokens.items():
+    subject.work(length, done.append)(count)
+  return sum(done)
 
 
 def check(subject, lengths, specs, wanted, options):

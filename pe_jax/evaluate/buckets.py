@@ -15,6 +15,12 @@ from pe_jax.evaluate.result import Measured, fingerprint
 from pe_jax.statistics import bootstrap
 
 
+def tokens(subject, lengths, options):
+  """How many are read for one encoding, by length."""
+  del options
+  return {max(lengths): full_windows(subject, max(lengths)).tokens_BT.size}
+
+
 def measure(subject, spec, lengths, options, advance):
   """Yields one Measured, of the longest length."""
   longest, train = max(lengths), subject.config.train_length

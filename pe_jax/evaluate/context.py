@@ -2,9 +2,14 @@
 
 Spans of targets are chosen in documents that are long enough. For each length n the n tokens that end with a span are fed, at positions
 0 .. n - 1, and the span alone is scored; n counts the span's own tokens. D(n) is the loss at n minus that at the training length L, paired
-span by span: below 0 the far context is used, above 0 it harms. The row of L itself is the crop baseline, what one gets by throwing the
-far context away. Two more arms at n > L say what of the far context matters: its tokens in another order (shuffled_far), and another
-document's tokens (replaced_far). Where an arm's D equals D(n), that part of the far context is not used.
+span by span: below 0 the far context is used, above 0 it harms. Two more arms at n > L say what of the far context matters: its tokens in
+another order (shuffled_far), and another document's tokens (replaced_far). Where an arm's D equals D(n), that part of the far context is
+not used.
+
+What a reading is worth is told against the crop: the encoding of training on the last min(n, L) tokens, which costs nothing but the far
+context. Up to L the difference is what the reading costs inside, beyond L it pays only where it is below 0.
+
+With a needle the rows of the same forward also say a key somewhere in their far text and ask for it after the span (planted.py).
 """
 
 import dataclasses
@@ -12,17 +17,18 @@ import dataclasses
 import numpy as np
 
 from pe_jax import data
+from pe_jax.evaluate import planted
 from pe_jax.evaluate.prefix import too_long
 from pe_jax.evaluate.result import Measured, fingerprint
 from pe_jax.statistics import bootstrap
 
 
 def tokens(subject, lengths, options):
-  """How many are read for one encoding."""
+  """How many are read for one encoding, at each length."""
   train = subject.config.train_length
   grid = {*lengths, train}
   spans = len(choose(subject, max(grid), size_of(options, train), options.spans).end_N)
-  return spans * sum(n * (3 if n > train else 1) for n in grid)
+  return {n: spans * n * (3 if n > train and options.arms else 1) for n in grid}
 
 
 def size_of(options, train):
@@ -35,18 +41,46 @@ def measure(subject, spec, lengths, options, advance):
   train = subject.config.train_length
   grid = sorted({*lengths, train})
   spans = choose(subject, grid[-1], size_of(options, train), options.spans)
-  reference, rng = None, np.random.default_rng([options.seed, 1])
+  needles = planted.Needles.of(subject, options, len(spans.end_N), spans.size)
+  for length in grid if needles else ():
+    needles.room(length)
+  # The longest first: what does not fit into memory is refused before time has gone into the others.
+  found = {n: _measured(subject, spec, n, spans, needles, options, advance) for n in reversed(grid)}
+  reference_U = found[train].nll_U
   for length in [train, *(n for n in grid if n != train)]:
-    at_length, rows = subject.at_length(spec, length), spans.rows(subject, length)
-    nll_T, weight_T, nll_U = scored(subject, at_length, length, rows, spans, advance)
-    reference = nll_U if reference is None else reference
-    convention = {'window': length, 'stride': spans.size, 'windows': len(rows), 'window_mean': float(length), 'span': spans.size}
-    convention |= {'reference_length': train, 'difference': versus(nll_U, reference, spans, options.seed)}
-    for name, change in (('shuffled_far', shuffled), ('replaced_far', replaced)) if length > train else ():
-      changed = change(subject, rows, spans, length - train, rng)
-      convention[name] = versus(scored(subject, at_length, length, changed, spans, advance)[2], reference, spans, options.seed)
-    convention['by_unit'] = {'unit': spans.unit, 'nll': nll_U.tolist(), 'targets': spans.targets_U.tolist()}
-    yield Measured(length, at_length, nll_T, weight_T, fingerprint(rows), convention)
+    one = found[length]
+    convention = {'window': length, 'stride': spans.size, 'windows': len(spans.end_N), 'window_mean': float(length), 'span': spans.size}
+    for name, nll_U in {'difference': one.nll_U, **one.arms}.items():
+      convention[name] = versus(nll_U, reference_U, spans.targets_U, options.seed)
+    convention |= {'reference_length': train, 'needle': one.needle} if needles else {'reference_length': train}
+    convention['by_unit'] = {'unit': spans.unit, 'nll': one.nll_U.tolist(), 'targets': spans.targets_U.tolist()}
+    at_length = subject.at_length(spec, length)
+    yield Measured(length, at_length, one.nll_T, one.weight_T, one.targets, convention)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Found:
+  """What was scored at one length: sums by position and by unit, {arm: by unit}, what became of the needle."""
+
+  nll_T: np.ndarray
+  weight_T: np.ndarray
+  nll_U: np.ndarray
+  targets: str
+  arms: dict
+  needle: dict | None
+
+
+def _measured(subject, spec, length, spans, needles, options, advance):
+  train, at_length = subject.config.train_length, subject.at_length(spec, length)
+  rows, answer = spans.rows(subject, length, needles.tail if needles else 0), needles.answer if needles else 0
+  asked = needles.planted(rows, length) if needles else rows
+  nll_T, weight_T, nll_U, value_N = scored(subject, at_length, length, asked, spans, advance, answer)
+  rng, arms = np.random.default_rng([options.seed, 1, length]), {}
+  for name, change in (('shuffled_far', shuffled), ('replaced_far', replaced)) if length > train and options.arms else ():
+    changed = change(subject, asked, spans, length - train, rng)
+    arms[name] = scored(subject, at_length, length, changed, spans, advance, answer)[2]
+  needle = needles.summary(value_N) if needles else None
+  return _Found(nll_T, weight_T, nll_U, fingerprint(rows), arms, needle)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,12 +106,13 @@ class Spans:
     """Targets of each unit."""
     return np.bincount(self.unit_N) * self.size
 
-  def rows(self, subject, length):
-    """The `length` tokens that end with each span, of which the span alone has weight."""
-    size = np.full_like(self.end_N, length)
-    rows = data.packing.pieces(subject.documents, length, subject.tokenizer.bos, self.source_N, self.end_N - length, size)
-    last = np.arange(length)[None] >= length - self.size
-    return dataclasses.replace(rows, weight_BT=np.where(last, rows.weight_BT, np.float32(0)))
+  def rows(self, subject, length, tail=0):
+    """The `length` tokens that end with each span, of which the span alone has weight. `tail`: of them so many are left free at the end."""
+    width = length - tail
+    size = np.full_like(self.end_N, width)
+    rows = data.packing.pieces(subject.documents, length, subject.tokenizer.bos, self.source_N, self.end_N - width, size)
+    of_span = (np.arange(length) >= width - self.size) & (np.arange(length) < width)
+    return dataclasses.replace(rows, weight_BT=np.where(of_span[None], rows.weight_BT, np.float32(0)))
 
 
 def choose(subject, longest, size, most=0):
@@ -91,25 +126,37 @@ def choose(subject, longest, size, most=0):
   return Spans(source_N[taken], end_N[taken], size)
 
 
-def scored(subject, spec, length, rows, spans, advance):
-  """(nll by position, targets by position, nll of each unit)."""
-  nll_N, nll_T, done = np.zeros(len(rows)), np.zeros(length), 0
+def scored(subject, spec, length, rows, spans, advance, answer=0):
+  """(nll by position, targets by position, nll of each unit, nll of each row's answer): `answer` is how many last targets are one."""
+  nll_N, value_N, nll_T, weight_T, done = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(length), np.zeros(length), 0
+  text = slice(0, length - answer)
   for part, nll_BT in subject.scored(spec, length, rows, advance):
     real = min(len(part), len(rows) - done)
-    nll_N[done : done + real] = nll_BT[:real].sum(1)
-    nll_T += nll_BT[:real].sum(0)
+    nll_N[done : done + real] = nll_BT[:real, text].sum(1)
+    value_N[done : done + real] = nll_BT[:real, length - answer :].sum(1)
+    nll_T[text] += nll_BT[:real, text].sum(0)
     done += real
-  return nll_T, rows.weight_BT.sum(0, dtype=np.float64), np.bincount(spans.unit_N, nll_N)
+  weight_T[text] = rows.weight_BT[:, text].sum(0, dtype=np.float64)
+  return nll_T, weight_T, np.bincount(spans.unit_N, nll_N), value_N
 
 
-def versus(nll_U, reference_U, spans, seed):
+def versus(nll_U, reference_U, targets_U, seed):
   """Mean difference in nats a target, with a 95 % interval and one-sided bounds over units where there are several."""
-  targets_U = spans.targets_U
   found = {'mean': float((nll_U - reference_U).sum() / targets_U.sum())}
   if len(targets_U) > 1:
     interval = bootstrap.difference(nll_U[None], reference_U[None], targets_U[None], seed=seed)
     found |= {name: getattr(interval, name) for name in ('low', 'high', 'lower', 'upper')}
   return found
+
+
+def compared(rows, options):
+  """Adds to rows of several readings their `against_crop`, where the encoding of training was one of them and scored the same targets."""
+  plain = {row['length']: row for row in rows if row['asked_encoding'] == row['trained_encoding']}
+  for row in rows:
+    crop = plain.get(min(row['length'], row['train_length']))
+    if crop and crop['targets_sha256'] == row['targets_sha256']:
+      nll_U, crop_U, targets_U = (np.asarray(x) for x in (row['by_unit']['nll'], crop['by_unit']['nll'], row['by_unit']['targets']))
+      row['against_crop'] = versus(nll_U, crop_U, targets_U, options.seed)
 
 
 def shuffled(subject, rows, spans, far, rng):

@@ -17,16 +17,19 @@ from pe_jax.evaluate.result import Measured, fingerprint
 def measure(subject, spec, lengths, options, advance):
   """Yields a Measured for each length. Beyond the training length, if that is among them, it has the accounting line."""
   del options
-  train, in_range = subject.config.train_length, None
-  for length in sorted(lengths, key=lambda n: (n != train, n)):
-    rows = data.packing.windows(subject.documents, length, subject.tokenizer.bos)
-    pieces = rows.piece_lengths()
-    convention = {'window': length, 'stride': length, 'windows': len(pieces), 'window_mean': float(pieces.mean())}
-    at_length = subject.at_length(spec, length)
-    sums = subject.by_position(at_length, length, rows, advance)
-    if length == train:
-      in_range = sums
-    elif in_range and length > train and np.isfinite(sums[0]).all():
-      account = accounting.account(*in_range, *sums)
-      convention['accounting'] = dataclasses.asdict(account) | {'residual': account.residual}
-    yield Measured(length, at_length, *sums, fingerprint(rows), convention, packed=len(pieces) > len(rows))
+  train = subject.config.train_length
+  found = {n: _measured(subject, spec, n, advance) for n in sorted({*lengths}, reverse=True)}  # what does not fit is refused first
+  in_range = found.get(train)
+  for length, one in sorted(found.items(), key=lambda item: (item[0] != train, item[0])):
+    if in_range and length > train and np.isfinite(one.nll_T).all():
+      account = accounting.account(in_range.nll_T, in_range.weight_T, one.nll_T, one.weight_T)
+      one.convention['accounting'] = dataclasses.asdict(account) | {'residual': account.residual}
+    yield one
+
+
+def _measured(subject, spec, length, advance):
+  rows = data.packing.windows(subject.documents, length, subject.tokenizer.bos)
+  pieces, at_length = rows.piece_lengths(), subject.at_length(spec, length)
+  convention = {'window': length, 'stride': length, 'windows': len(pieces), 'window_mean': float(pieces.mean())}
+  sums = subject.by_position(at_length, length, rows, advance)
+  return Measured(length, at_length, *sums, fingerprint(rows), convention, packed=len(pieces) > len(rows))

@@ -10,13 +10,13 @@ from pe_jax.evaluate.result import Measured, fingerprint
 
 
 def tokens(subject, lengths, options):
-  """About how many are read for one encoding."""
-  return sum(sum(map(len, subject.documents)) * n // (options.stride or max(1, n // 4)) for n in lengths)
+  """About how many are read for one encoding, at each length."""
+  return {n: sum(map(len, subject.documents)) * n // (options.stride or max(1, n // 4)) for n in lengths}
 
 
 def measure(subject, spec, lengths, options, advance):
   """Yields a Measured for each length."""
-  for length in lengths:
+  for length in sorted(lengths, reverse=True):  # what does not fit is refused first
     stride = options.stride or max(1, length // 4)
     rows = data.packing.sliding(subject.documents, length, stride, subject.tokenizer.bos)
     convention = {'window': length, 'stride': stride, 'windows': len(rows), 'window_mean': float(rows.piece_lengths().mean())}

@@ -28,9 +28,10 @@ DECODED = 64  # prompts at a time
 
 
 def tokens(subject, lengths, options):
-  """How many are read for one encoding, without what is generated."""
+  """How many are read for one encoding, without what is generated, by the number of positions of a row."""
   del options
-  return subject.info['samples'] * sum(map(subject.positions, lengths))
+  widths = list(map(subject.positions, lengths))
+  return {width: subject.info['samples'] * width * widths.count(width) for width in widths}
 
 
 def measure(subject, spec, lengths, options, advance):
@@ -43,7 +44,7 @@ def measure(subject, spec, lengths, options, advance):
     width = task.positions(length)
     rows, at_length = samples.rows(test.samples, width, task.bos), subject.at_length(spec, width)
     enc = subject.encoding(at_length, width)
-    nll_BT, right_BT = teacher_forced(config, enc, subject.params, rows, advance)
+    nll_BT, right_BT = teacher_forced(config, enc, subject.params, rows, subject.work(width, advance))
     found = accuracies(task, right_BT, rows.weight_BT)
     found |= {'task': task.spec, 'row_length': width, 'documents': len(test.samples), 'documents_sha256': test.sha256}
     found |= {'disjoint': test.disjoint, 'distinct_samples': test.distinct}

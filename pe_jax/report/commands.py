@@ -4,6 +4,7 @@ import os
 import pathlib
 import shlex
 
+from pe_jax.names import OWN_TEXT
 from pe_jax.report.rows import whole
 
 
@@ -37,6 +38,10 @@ def evaluate(run):
     spot['lengths'].add(row['length'])
     if row['measure'] in ('nonoverlapping', 'sliding') and whole(row.get('targets')):
       spot['more']['max_targets'] = max(row['targets'], spot['more'].get('max_targets', 0))
+    if row['measure'] == 'context' and isinstance(row.get('needle'), dict) and whole(row['needle'].get('digits')):
+      spot['more']['needle'] = row['needle']['digits']
+    if row['measure'] == 'context' and 'difference' in row and row['length'] > row['train_length'] and 'shuffled_far' not in row:
+      spot['more']['arms'] = 'false'
     if row['measure'] == 'task' and whole(row.get('samples')):
       spot['more']['samples'] = row['samples']
   merged = {}
@@ -49,7 +54,8 @@ def evaluate(run):
     given = [f'lengths={",".join(map(str, lengths))}', f'{flag}={",".join(same["measures"])}']
     if list(same['encodings']) != [run.config.get('encoding')]:
       given.append(f'encodings={", ".join(same["encodings"])}')
-    given += [f'split={split}'] if isinstance(split, str) and split != 'test' else []
+    if isinstance(split, str) and split != 'test':
+      given.append(f'text={split.removeprefix(OWN_TEXT)}' if split.startswith(OWN_TEXT) else f'split={split}')
     given += [f'step={step}'] if whole(step) and step != run.step else []
     out.append(_eval(run, [*given, *(f'{name}={value}' for name, value in same['more'].items())]))
   return out

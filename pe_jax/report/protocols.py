@@ -19,23 +19,40 @@ def text(rows, lengths=()):
 
 
 def context(rows):
-  """D(n) with its 95 % interval, and that of both arms."""
-  head = ['read as', 'length', 'nats', 'D(n)', '95 % interval', 'far shuffled', 'far replaced']
+  """D(n) and the difference to the crop with their 95 % intervals, the differences of both arms, what became of a planted key."""
+  first = rows[0]
+  arms = {'far shuffled': 'shuffled_far', 'far replaced': 'replaced_far'} if any('shuffled_far' in r for r in rows) else {}
+  head = ['read as', 'length', 'nats', 'D(n)', '95 % interval', 'against crop', '95 % interval', *arms]
+  head += ['key', 'found'] if 'needle' in first else []
   body = []
   for row in sorted(rows, key=lambda r: (r['asked_encoding'], r['length'])):
-    d = row['difference']
-    interval = f'{d["low"]:+.3f} .. {d["high"]:+.3f}' if 'low' in d else '-'
-    crop = row['length'] == row['reference_length']
-    arms = [f'{row[name]["mean"]:+.3f}' if name in row else '-' for name in ('shuffled_far', 'replaced_far')]
-    body.append(
-      [row['asked_encoding'], str(row['length']), f'{row["nll"]:.3f}', *(['crop', '-'] if crop else [f'{d["mean"]:+.3f}', interval]), *arms]
-    )
-  first = rows[0]
+    reference = row['length'] == row['reference_length']
+    crop = row['asked_encoding'] == row['trained_encoding'] and row['length'] <= row['train_length']
+    cells = [row['asked_encoding'], str(row['length']), f'{row["nll"]:.3f}', *(['-', '-'] if reference else _difference(row['difference']))]
+    cells += ['crop', '-'] if crop else _difference(row.get('against_crop'))
+    cells += [f'{row[name]["mean"]:+.3f}' if name in row else '-' for name in arms.values()]
+    cells += [f'{row["needle"]["nats"]:.2f}', f'{row["needle"]["found"]:.2f}'] if 'needle' in row else []
+    body.append(cells)
   note = (
     f'same targets: {first["windows"]} spans of {first["span"]} tokens, each with the tokens before it up to the length; D(n) = loss less '
-    f'that at {first["reference_length"]} (crop: the far context thrown away); below 0 it is of use'
+    f'that at {first["reference_length"]} under the same reading; against crop: loss less that of the trained encoding on the last '
+    f'{first["train_length"]} tokens, or on as many as there are: up to there the cost of a reading, beyond it of use where below 0'
   )
+  if not any('against_crop' in row for row in rows):
+    note += f' (not measured: {first["trained_encoding"]} is not among the encodings)'
+  if 'needle' in first:
+    n = first['needle']
+    note += (
+      f'\nkey: -log p of {n["digits"]} digits said in the far text of each span, {n["chance"]:.2f} for a guesser; found: share above 1/2'
+    )
   return table.aligned([head, *body]) + '\n' + note
+
+
+def _difference(d):
+  """A mean and its interval as cells."""
+  if d is None:
+    return ['-', '-']
+  return [f'{d["mean"]:+.3f}', f'{d["low"]:+.3f} .. {d["high"]:+.3f}' if 'low' in d else '-']
 
 
 def buckets(rows):

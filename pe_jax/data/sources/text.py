@@ -17,6 +17,7 @@ SUFFIXES = ('.txt', '.jsonl')
 
 
 def documents(data, role):
+  """The Documents of a role; 'all' takes every document, and a single file of any kind."""
   with readable(data.path):
     return _documents(data, role)
 
@@ -39,7 +40,7 @@ def stamp(path):
 
 
 def _documents(data, role):
-  root, names = files(data.path)
+  root, names = files(data.path, role == 'all')
   places, stamps, bytes_, replaced, total = [], {}, 0, 0, 0
 
   def contents():
@@ -49,7 +50,7 @@ def _documents(data, role):
       stamps[path] = stamp(path)
       for offset, size, content, changed in split_file(path, data):
         total += 1
-        if role_of(content) == role:
+        if role == 'all' or role_of(content) == role:
           places.append((path, offset, size))
           bytes_ += len(content)
           replaced += changed
@@ -76,14 +77,14 @@ def _documents(data, role):
   return Documents(read, len(places), record)
 
 
-def files(path):
+def files(path, any_kind=False):
   """(folder, sorted names in it) of the text that `data.path` means."""
   if not path:
     raise ConfigError("data.path: source 'text' needs one (give a .txt or .jsonl file, or a folder of them)")
   path = remote.local(os.path.expanduser(path), 'data.path')
   wanted = ' or '.join(SUFFIXES)
   if path.is_file():
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in SUFFIXES and not any_kind:
       raise DataError(f"{path}: its suffix '{path.suffix}' is not {wanted} (rename it to what it holds)")
     return path.parent, [path.name]
   if not path.is_dir():
@@ -97,7 +98,7 @@ def files(path):
 
 def split_file(path, data):
   """Yields (offset, size, content, whether replaced) of the documents of one file."""
-  if path.suffix == '.txt':
+  if path.suffix != '.jsonl':
     yield 0, path.stat().st_size, *parse(path, 0, -1, data)
     return
   offset = 0
@@ -113,7 +114,7 @@ def parse(path, offset, size, data):
   with path.open('rb') as f:
     f.seek(offset)
     raw = f.read(size)
-  if path.suffix == '.txt':
+  if path.suffix != '.jsonl':
     return utf8(raw, data.unicode_errors, lambda at: f'{path}: byte {at}')
   return parse_line(raw, path, data, f'at byte {offset}', offset)
 

@@ -1,0 +1,112 @@
+"""A run as a folder that transformers loads without code of ours, where one of its model types computes the same.
+
+Each family writes what it can of the config; what it wrote is read back as an import would, and where that gives the run's own fields and
+encoding, layer by layer, the family expresses the run. Otherwise the differences to the nearest one are what cannot be expressed.
+"""
+
+import json
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+
+from pe_jax import encodings, hf_config
+from pe_jax import workdir as workdir_lib
+from pe_jax.data import tokenizer as tokenizer_lib
+from pe_jax.errors import ConfigError, UserError, WriteError
+from pe_jax.weights import families, positions, vocabulary
+from pe_jax.weights.family import PLAIN
+from pe_jax.weights.hf_folder import SINGLE
+
+SIZES = ('num_layers', 'embed_dim', 'num_heads', 'num_kv_heads', 'head_dim', 'mlp_dim', 'vocab_size')
+# The first that fits is taken; its relatives come after the plainest.
+ORDER = ('llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'arcee', 'gpt_neox', 'gptj', 'gpt2', 'bloom', 'mpt', 'falcon')
+
+
+def run(run, folder):
+  """Writes a `pe_jax.run.Run` into a new folder and returns the model type."""
+  folder = pathlib.Path(folder)
+  if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    raise WriteError(f'{folder}: is not an empty folder (choose another one)')
+  family, keys = chosen(run.config)
+  tensors = tensors_of(family, run.config, run.params)
+  special = tokenizer(run.config.data.tokenizer, folder) | _stops(run.workdir)
+  with workdir_lib.writing(folder / SINGLE):
+    _safetensors().save_file(tensors, folder / SINGLE, metadata={'format': 'pt'})
+  workdir_lib.write(folder / 'config.json', json.dumps({**keys, **special}, indent=2) + '\n')
+  return family.model_type
+
+
+def _stops(workdir):
+  """The tokens that end a text, which only an imported run knows of."""
+  card = pathlib.Path(workdir) / 'card.json'
+  return {'eos_token_id': json.loads(card.read_text()).get('eos_token_id') if card.is_file() else None}
+
+
+def chosen(config):
+  """(Family, config.json) of a model type that computes what the config says."""
+  found = []
+  for name in ORDER:
+    family = families.get(name)
+    try:
+      keys = family.written(config)
+      apart = differences(config, family, keys)
+    except UserError as error:
+      apart = [str(error)]
+      keys = {}
+    if not apart:
+      return family, keys
+    found.append((len(apart) + 10 * (not keys), name, apart))
+  _, name, apart = min(found, key=lambda one: one[0])
+  raise ConfigError(f'no model type of transformers computes what this run does; {name} is nearest, but for {"; ".join(apart)}')
+
+
+def differences(config, family, keys):
+  """What an import of the keys would have otherwise than the config, in words."""
+  declaration, fields = hf_config.declared(keys), family.fields(keys)
+  fields |= {name: getattr(declaration, name) for name in ('num_layers', 'num_heads', 'num_kv_heads', 'head_dim', 'embed_dim')}
+  fields['vocab_size'], fields['mlp_dim'] = keys['vocab_size'], fields['mlp_dim'] or 4 * fields['embed_dim']
+  own = config.model.to_dict()
+  apart = [f'model.{name}={own[name]!r} where it has {fields[name]!r}' for name in (*PLAIN, *SIZES) if own[name] != fields[name]]
+  windows = zip(declaration.layers, declaration.windows, strict=True)
+  seen = [positions.window(size, encodings.parse(text), config.model.num_heads) for text, size in windows]
+  theirs = [positions.written_out(spec, config.train_length) for spec in seen]
+  ours = positions.layers(config)
+  if theirs != ours:
+    n = next(n for n, (a, b) in enumerate(zip(ours, theirs)) if a != b)
+    apart.append(f"encoding: layer {n} has '{ours[n]}' where it has '{theirs[n]}'")
+  return apart
+
+
+def tensors_of(family, config, params):
+  """{name: array} of the files."""
+  flat = {'/'.join(str(part.key) for part in path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]}
+  leaves = {name.removeprefix('decoder/'): np.asarray(leaf) for name, leaf in flat.items()}
+  entries = list(family.entries(config.model))
+  if over := sorted(leaves.keys() - {leaf for entry in entries for leaf in entry.leaves}):
+    raise ConfigError(f'a {family.model_type} has no place for the parameter {over[0]}')
+  return {entry.tensor: np.ascontiguousarray(entry.write(*(leaves[leaf] for leaf in entry.leaves))) for entry in entries}
+
+
+def _safetensors():
+  try:
+    import safetensors.numpy
+  except ImportError:
+    raise ConfigError('--to=hf needs the safetensors package (pip install pe_jax[weights])') from None
+  return safetensors.numpy
+
+
+def tokenizer(name, folder):
+  """Writes the tokenizer's files; returns what config.json says of it: {bos_token_id}."""
+  made = tokenizer_lib.make(name)
+  with workdir_lib.writing(folder / 'tokenizer_config.json'):
+    if name == 'bytes':
+      vocabulary.of_bytes(folder)
+    elif not name.startswith(tokenizer_lib.TASK):
+      shutil.copyfile(name, folder / f'tokenizer{pathlib.Path(name).suffix}')
+  if (folder / 'tokenizer.json').is_file():
+    told = {'tokenizer_class': 'PreTrainedTokenizerFast'}
+    told |= {'bos_token': vocabulary.BOS} if name == 'bytes' else {}
+    workdir_lib.write(folder / 'tokenizer_config.json', json.dumps(told, indent=2) + '\n')
+  return {'bos_token_id': made.bos}

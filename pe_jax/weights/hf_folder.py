@@ -1,0 +1,118 @@
+"""A Hugging Face folder: config.json and tensors in safetensors files, one or several. Nothing but data is read; pickles are refused."""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+
+from pe_jax.errors import ConfigError, DataError
+
+SINGLE, INDEX = 'model.safetensors', 'model.safetensors.index.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+  """A tensor in a file, read when asked for.
+
+  Attributes:
+    name: in the file.
+    shape: of the array.
+    kind: its type as the file has it, 'BF16'.
+    place: the file.
+    array: () -> the array.
+  """
+
+  name: str
+  shape: tuple[int, ...]
+  kind: str
+  place: str
+  array: object
+
+  def read(self):
+    """float32, whatever the file has."""
+    return np.asarray(self.array()).astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+  """Attributes:
+  path: the folder.
+  given: its config.json.
+  """
+
+  path: pathlib.Path
+  given: dict
+
+  def tensors(self, family, m):
+    """{name: Tensor} of all files."""
+    del family, m
+    opened = {}
+    for file in self.files():
+      opened |= _tensors(file)
+    index = self.path / INDEX
+    promised = read_json(index).get('weight_map', {}) if index.is_file() else {}
+    if missing := sorted(promised.keys() - opened.keys()):
+      raise DataError(f'{self.path}: {INDEX} promises {missing[0]} in {promised[missing[0]]}, which does not have it (copy the file again)')
+    return opened
+
+  def files(self):
+    """The files with tensors, all of which are there."""
+    index = self.path / INDEX
+    if not index.is_file():
+      single = self.path / SINGLE
+      found = [single] if single.is_file() else sorted(self.path.glob('*.safetensors'))
+      if found:
+        return found
+      pickled = sorted(p.name for kind in ('*.bin', '*.pt', '*.pth', '*.ckpt') for p in self.path.glob(kind))
+      if pickled:
+        raise ConfigError(
+          f'{self.path}: its weights are in {pickled[0]}, a pickle, which can run any code when it is read (save the model as safetensors)'
+        )
+      raise DataError(f'{self.path}: no .safetensors file there')
+    names = sorted(set(read_json(index).get('weight_map', {}).values()))
+    missing = [name for name in names if not (self.path / name).is_file()]
+    if missing:
+      raise DataError(f'{self.path}: {len(missing)} of {len(names)} shards are missing: {", ".join(missing[:5])} (copy them there)')
+    return [self.path / name for name in names]
+
+
+def open_folder(path):
+  """The Folder."""
+  path = pathlib.Path(path)
+  file = path / 'config.json'
+  if not file.is_file():
+    raise DataError(f'{path}: no config.json there (a folder as save_pretrained writes it is wanted, or a .gguf file)')
+  given = read_json(file)
+  if given.get('quantization_config'):
+    raise ConfigError(f'{file}: quantization_config: packed weights cannot be read (give the model before it was quantised, or as GGUF)')
+  return Folder(path, given)
+
+
+def read_json(path):
+  """The object in a JSON file."""
+  try:
+    found = json.loads(path.read_text(encoding='utf-8'))
+  except (OSError, ValueError) as error:
+    raise DataError(f'{path}: cannot be read: {error}') from error
+  if not isinstance(found, dict):
+    raise DataError(f'{path}: an object is wanted, not {type(found).__name__}')
+  return found
+
+
+def _tensors(path):
+  import ml_dtypes  # noqa: F401  NumPy learns bfloat16 from it
+
+  try:
+    from safetensors import SafetensorError, safe_open
+  except ImportError:
+    raise ConfigError(f'{path}: needs the safetensors package (pip install pe_jax[weights])') from None
+  try:
+    file = safe_open(path, framework='np')
+    slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  it is no dictionary
+  except (OSError, SafetensorError) as error:
+    raise DataError(f'{path}: cannot be read: {error} (was it copied whole?)') from error
+  return {
+    name: Tensor(name, tuple(part.get_shape()), part.get_dtype(), path.name, lambda name=name: file.get_tensor(name))
+    for name, part in slices.items()
+  }

@@ -1,0 +1,143 @@
+"""The tokenizer of a checkpoint, brought into the run's folder: tokenizer.json, a sentencepiece model, or what a GGUF file has of one.
+
+A GGUF vocabulary becomes a tokenizer.json: byte-level BPE from its merges, or sentencepiece's BPE, whose merges are its pairs in the order
+of their scores. How text is cut before merging is a name there (`tokenizer.ggml.pre`), and an unknown name is refused: a text cut otherwise
+becomes other tokens, which shows in nothing but a worse loss.
+"""
+
+import pathlib
+import shutil
+
+from pe_jax.errors import ConfigError, DataError
+from pe_jax.weights.gguf_file import value
+
+FILES = ('tokenizer.json', 'tokenizer.model')
+LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# {tokenizer.ggml.pre: the pattern of pieces, '' GPT-2's own, 'digits' GPT-2's with every digit alone}
+CUTS = {
+  'gpt-2': '',
+  'olmo': '',
+  'smollm': 'digits',
+  'llama-bpe': LETTERS.replace('DIGITS', '{1,3}'),
+  'smaug-bpe': LETTERS.replace('DIGITS', '{1,3}'),
+  'dbrx': LETTERS.replace('DIGITS', '{1,3}'),
+  'qwen2': LETTERS.replace('DIGITS', ''),
+}
+BOS = '<s>'  # of bytes
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # tokenizer.ggml.token_type
+
+
+def of_folder(source, folder):
+  """The path of the tokenizer, copied from a Hugging Face folder."""
+  folder.mkdir(parents=True, exist_ok=True)
+  for name in FILES:
+    if (source / name).is_file():
+      return str(shutil.copyfile(source / name, folder / name))
+  vocabulary, merges = source / 'vocab.json', source / 'merges.txt'
+  if vocabulary.is_file() and merges.is_file():
+    models = _library().models
+    try:
+      model = models.BPE.from_file(str(vocabulary), str(merges))
+    except Exception as error:  # the package raises nothing narrower
+      raise DataError(f'{vocabulary}: cannot be read: {error}') from error
+    return _saved(_byte_level(model, ''), folder)
+  raise DataError(
+    f'{source}: no tokenizer there ({", ".join(FILES)}, or vocab.json with merges.txt); name one with --tokenizer=PATH, '
+    'or --tokenizer=bytes for a model that reads bytes'
+  )
+
+
+def of_given(path, folder):
+  """The path of a tokenizer that the user names, copied; 'bytes' is itself."""
+  if path == 'bytes':
+    return path
+  path = pathlib.Path(path).expanduser()
+  if not path.is_file() or path.suffix not in ('.json', '.model'):
+    raise ConfigError(f"--tokenizer: '{path}' is no tokenizer.json and no sentencepiece .model (or take 'bytes')")
+  folder.mkdir(parents=True, exist_ok=True)
+  return str(shutil.copyfile(path, folder / f'tokenizer{path.suffix}'))
+
+
+def of_gguf(reader, path, folder):
+  """The path of a tokenizer.json made of a GGUF file's vocabulary."""
+  kind, tokens = value(reader, 'tokenizer.ggml.model'), value(reader, 'tokenizer.ggml.tokens')
+  if kind not in ('gpt2', 'llama') or not tokens:
+    raise ConfigError(f'{path}: tokenizer.ggml.model={kind!r} cannot be imported (these can: gpt2, llama); name one with --tokenizer=PATH')
+  types = value(reader, 'tokenizer.ggml.token_type', [NORMAL] * len(tokens))
+  tokenizer = _merged(reader, path, tokens) if kind == 'gpt2' else _scored(reader, tokens)
+  special, added = [[t for t, k in zip(tokens, types) if k == wanted] for wanted in (CONTROL, USER_DEFINED)]
+  tokenizer.add_special_tokens(special)
+  tokenizer.add_tokens(added)
+  bos = value(reader, 'tokenizer.ggml.bos_token_id')
+  if bos is not None and value(reader, 'tokenizer.ggml.add_bos_token', kind == 'llama'):
+    processors = _library().processors
+    tokenizer.post_processor = processors.TemplateProcessing(single=f'{tokens[bos]} $A', special_tokens=[(tokens[bos], bos)])
+  found = {token: tokenizer.token_to_id(token) for token in tokens}
+  if wrong := [(n, t) for n, t in enumerate(tokens) if found[t] != n]:
+    raise DataError(f'{path}: token {wrong[0][0]} of its vocabulary, {wrong[0][1]!r}, comes twice')
+  return _saved(tokenizer, folder)
+
+
+def of_bytes(folder):
+  """A tokenizer.json that reads bytes as `data.tokenizer='bytes'` does: ids are the bytes, BOS comes first."""
+  lib = _library()
+  # Byte-level vocabularies write a byte that is no printable character of Latin-1 as one from 256 on.
+  printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+  other = [b for b in range(256) if b not in printable]
+  ids = {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(other)}
+  tokenizer = _byte_level(lib.models.BPE(ids, []), '')
+  tokenizer.add_special_tokens([BOS])
+  tokenizer.post_processor = lib.processors.TemplateProcessing(single=f'{BOS} $A', special_tokens=[(BOS, 256)])
+  return _saved(tokenizer, folder)
+
+
+def _library():
+  try:
+    import tokenizers
+  except ImportError:
+    raise ConfigError('the tokenizer of a checkpoint needs the tokenizers package (pip install pe_jax[weights])') from None
+  return tokenizers
+
+
+def _merged(reader, path, tokens):
+  """Byte-level BPE."""
+  cut = value(reader, 'tokenizer.ggml.pre', 'gpt-2')
+  if cut not in CUTS:
+    raise ConfigError(f'{path}: tokenizer.ggml.pre={cut!r} is not known (known: {", ".join(CUTS)}); name a tokenizer with --tokenizer=PATH')
+  merges = [tuple(pair.split(' ', 1)) for pair in value(reader, 'tokenizer.ggml.merges', [])]
+  return _byte_level(_library().models.BPE({t: n for n, t in enumerate(tokens)}, merges), CUTS[cut])
+
+
+def _byte_level(model, pattern):
+  lib = _library()
+  tokenizer, pre = lib.Tokenizer(model), lib.pre_tokenizers
+  whole = pre.ByteLevel(add_prefix_space=False, use_regex=pattern in ('', 'digits'))
+  first = {'': [], 'digits': [pre.Digits(individual_digits=True)]}.get(pattern)
+  first = [pre.Split(lib.Regex(pattern), 'isolated')] if first is None else first
+  tokenizer.pre_tokenizer = pre.Sequence([*first, whole])
+  tokenizer.decoder = lib.decoders.ByteLevel()
+  return tokenizer
+
+
+def _scored(reader, tokens):
+  """Sentencepiece's BPE: the pair whose piece has the highest score is merged first, and what no piece has becomes bytes."""
+  lib = _library()
+  ids, scores = {t: n for n, t in enumerate(tokens)}, value(reader, 'tokenizer.ggml.scores', [0.0] * len(tokens))
+  pairs = [(piece[:k], piece[k:]) for piece in tokens for k in range(1, len(piece)) if piece[:k] in ids and piece[k:] in ids]
+  pairs.sort(key=lambda pair: -scores[ids[pair[0] + pair[1]]])
+  types = value(reader, 'tokenizer.ggml.token_type', [NORMAL] * len(tokens))
+  unknown = next((t for t, k in zip(tokens, types) if k == UNKNOWN), None)
+  tokenizer = lib.Tokenizer(lib.models.BPE(ids, pairs, unk_token=unknown, fuse_unk=True, byte_fallback=BYTE in types))
+  space, prefix = '▁', value(reader, 'tokenizer.ggml.add_space_prefix', True)
+  tokenizer.normalizer = lib.normalizers.Sequence(
+    [*([lib.normalizers.Prepend(space)] if prefix else []), lib.normalizers.Replace(' ', space)]
+  )
+  ends = [lib.decoders.Strip(' ', 1, 0)] if prefix else []
+  tokenizer.decoder = lib.decoders.Sequence([lib.decoders.Replace(space, ' '), lib.decoders.ByteFallback(), lib.decoders.Fuse(), *ends])
+  return tokenizer
+
+
+def _saved(tokenizer, folder):
+  folder.mkdir(parents=True, exist_ok=True)
+  tokenizer.save(str(folder / FILES[0]))
+  return str(folder / FILES[0])

@@ -1,0 +1,66 @@
+"""What is measured, in the order in which it is worth most, and what of it fits into the time.
+
+A job is a document of a kind, a length and a reading. First one document of each kind up to twice the training length, then the longest
+lengths on the first, then more documents. A job is begun if it fits by the speed so far, so that a slower machine measures less and not
+longer.
+"""
+
+import dataclasses
+import itertools
+
+READINGS = {
+  'raw': 'rope', 'ntk': 'ntk(factor=4)', 'dynamic_ntk': 'dynamic_ntk', 'yarn': 'yarn(factor=4)',
+  'self_extend': 'self_extend(group=4, window=1024)',
+}  # fmt: skip
+LENGTHS = (2048, 8192, 16_384, 32_768)
+DOCUMENTS = 4  # of a kind, at most
+SPAN, BLOCKS = 512, 8  # targets at the end of a text, and the equal parts of them that intervals are made of
+DIGITS = 5  # of the key that is planted
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """A document of a kind at a length under a reading."""
+
+  kind: str
+  document: int
+  length: int
+  reading: str
+
+  @property
+  def key(self):
+    """What its row is found by."""
+    return self.kind, self.document, self.length, self.reading
+
+
+def jobs(kinds, lengths, readings, train, documents=DOCUMENTS):
+  """All Jobs, the most telling first."""
+  near, far = [n for n in sorted(lengths) if n <= 2 * train], [n for n in sorted(lengths) if n > 2 * train]
+
+  def of(kinds, document, lengths):
+    return [Job(*one) for one in itertools.product(kinds, [document], lengths, readings)]
+
+  found = of(kinds, 0, near) + of(kinds[:1], 0, far) + of(kinds, 1, near)
+  found += of(kinds[1:], 0, far)
+  for document in range(2, documents):
+    found += of(kinds, document, near)
+  return found + [job for document in range(1, documents) for job in of(kinds, document, far)]
+
+
+class Clock:
+  """Seconds that a job will take, by those that were done: `work` is GFLOP, and each reading has a speed of its own."""
+
+  def __init__(self):
+    self._seconds, self._work = {}, {}
+
+  def done(self, reading, work, seconds):
+    """Learns from a job."""
+    self._seconds[reading] = self._seconds.get(reading, 0.0) + seconds
+    self._work[reading] = self._work.get(reading, 0.0) + work
+
+  def takes(self, reading, work):
+    """None before anything was done. What was not tried yet takes twice as long as the others did."""
+    if not self._work:
+      return None
+    known, slower = ([reading], 1) if reading in self._work else (list(self._work), 2)
+    return slower * work * sum(self._seconds[name] for name in known) / sum(self._work[name] for name in known)

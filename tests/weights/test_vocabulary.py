@@ -1,0 +1,153 @@
+"""Tokenizers of checkpoints: the same ids as where they come from, and byte lengths that add up."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pe_jax.data import tokenizer
+from pe_jax.errors import ConfigError, DataError
+from pe_jax.weights import vocabulary
+
+tokenizers = pytest.importorskip('tokenizers')
+TEXT = 'The quick brown fox\njumps over  the lazy dog in 1984.\n\tÄ λ 語 🦊\n'
+WORDS = ['the quick brown fox jumps over the lazy dog', 'pack my box with five dozen jugs', 'in 1984 and 2001']
+
+
+class Reader:
+  """The part of a gguf.GGUFReader that vocabularies ask."""
+
+  def __init__(self, **fields):
+    self.fields = {f'tokenizer.ggml.{key}': value for key, value in fields.items()}
+
+  def get_field(self, key):
+    return type('Field', (), {'contents': lambda _: self.fields[key]})() if key in self.fields else None
+
+
+def trained(digits=True):
+  """A byte-level BPE as SmolLM's, with its vocabulary in the order of its ids."""
+  pre = tokenizers.pre_tokenizers
+  model = tokenizers.Tokenizer(tokenizers.models.BPE())
+  model.pre_tokenizer = pre.Sequence([*([pre.Digits(individual_digits=True)] if digits else []), pre.ByteLevel(add_prefix_space=False)])
+  model.decoder = tokenizers.decoders.ByteLevel()
+  trainer = tokenizers.trainers.BpeTrainer(
+    vocab_size=300, special_tokens=['<|end|>'], initial_alphabet=pre.ByteLevel.alphabet(), show_progress=False
+  )
+  model.train_from_iterator(WORDS * 20, trainer)
+  return model
+
+
+def as_gguf(model, **more):
+  parts = json.loads(model.to_str())['model']
+  tokens = sorted(parts['vocab'], key=parts['vocab'].get)
+  types = [3 if token == '<|end|>' else 1 for token in tokens]
+  return Reader(model='gpt2', tokens=tokens, token_type=types, merges=[' '.join(pair) for pair in parts['merges']], **more)
+
+
+def test_a_byte_level_vocabulary_of_a_gguf_file_gives_the_same_ids(tmp_path):
+  model = trained()
+  made = tokenizer.make(vocabulary.of_gguf(as_gguf(model, pre='smollm', bos_token_id=0), 'a.gguf', tmp_path))
+  ids = made.encode(TEXT.encode())
+  assert ids.tolist() == model.encode(TEXT).ids
+  assert made.decode(ids) == TEXT
+  assert made.byte_length_V[ids].sum() == len(TEXT.encode())
+  assert made.byte_length_V[0] == 0
+  assert made.bos is None  # it has one, and does not begin with it by itself
+
+
+def test_how_text_is_cut_decides_its_tokens(tmp_path):
+  """The trap: with the same merges, another cut gives other tokens, and the text comes back from both."""
+  model = trained(digits=False)
+  ids = [
+    tokenizer.make(vocabulary.of_gguf(as_gguf(model, pre=cut), 'a.gguf', tmp_path / cut)).encode(b'in 1984') for cut in ('smollm', 'gpt-2')
+  ]
+  assert ids[1].tolist() == model.encode('in 1984').ids
+  assert len(ids[0]) > len(ids[1])
+
+
+def test_bos_is_what_the_tokenizer_adds_by_itself(tmp_path):
+  path = vocabulary.of_gguf(as_gguf(trained(), pre='smollm', bos_token_id=0, add_bos_token=True), 'a.gguf', tmp_path)
+  made = tokenizer.make(path)
+  assert made.bos == 0
+  assert 0 not in made.encode(TEXT.encode())
+  assert tokenizers.Tokenizer.from_file(path).encode('the').ids[0] == 0
+
+
+@pytest.mark.parametrize('cut', sorted(vocabulary.CUTS))
+def test_every_way_of_cutting_keeps_the_text(cut, tmp_path):
+  made = tokenizer.make(vocabulary.of_gguf(as_gguf(trained(), pre=cut), 'a.gguf', tmp_path))
+  assert made.decode(made.encode(TEXT.encode())) == TEXT
+
+
+def test_a_sentencepiece_vocabulary_of_a_gguf_file_gives_the_same_ids(tmp_path):
+  import warnings
+
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', DeprecationWarning)
+    import sentencepiece
+  sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(WORDS * 20), model_prefix=str(tmp_path / 'm'), vocab_size=310, model_type='bpe', byte_fallback=True,
+    normalization_rule_name='identity', remove_extra_whitespaces=False, minloglevel=2,
+  )  # fmt: skip
+  model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / 'm.model'))
+  pieces = range(model.get_piece_size())
+  kinds = [6 if model.is_byte(i) else 2 if model.is_unknown(i) else 3 if model.is_control(i) else 1 for i in pieces]
+  reader = Reader(
+    model='llama', tokens=[model.id_to_piece(i) for i in pieces], scores=[model.get_score(i) for i in pieces], token_type=kinds,
+    bos_token_id=1,
+  )  # fmt: skip
+  made = tokenizer.make(vocabulary.of_gguf(reader, 'a.gguf', tmp_path / 'out'))
+  for text in (TEXT, *WORDS, 'a', ' the  fox '):
+    assert made.encode(text.encode()).tolist() == model.encode(text), text
+    assert made.decode(made.encode(text.encode())) == text
+  assert made.bos == 1
+  assert made.byte_length_V[made.encode(TEXT.encode())].sum() == len(TEXT.encode()) + 1  # the space before it
+
+
+def test_bytes_as_a_tokenizer_json_are_bytes(tmp_path):
+  path, bytes_ = vocabulary.of_bytes(tmp_path), tokenizer.make('bytes')
+  made = tokenizer.make(path)
+  assert (made.vocab_size, made.bos) == (257, 256)
+  text = TEXT + ''.join(map(chr, range(1, 256)))
+  assert made.encode(text.encode()).tolist() == bytes_.encode(text.encode()).tolist()
+  assert made.decode([256, *made.encode(text.encode())]) == text
+  assert made.byte_length_V.tolist() == bytes_.byte_length_V.tolist()
+
+
+def test_vocab_and_merges_of_older_folders_are_read(tmp_path):
+  model = trained(digits=False)
+  model.model.save(str(tmp_path))
+  made = tokenizer.make(vocabulary.of_folder(tmp_path, tmp_path / 'out'))
+  assert made.encode(TEXT.encode()).tolist() == model.encode(TEXT).ids
+
+
+def test_a_tokenizer_that_would_cut_texts_short_does_not(tmp_path):
+  model = trained()
+  model.enable_truncation(5)
+  model.enable_padding(length=8)
+  model.save(str(tmp_path / 'tokenizer.json'))
+  made = tokenizer.make(str(tmp_path / 'tokenizer.json'))
+  assert len(made.encode(TEXT.encode())) > 8
+  assert made.encode(b'').dtype == np.int32
+
+
+@pytest.mark.parametrize(
+  ('reader', 'error', 'match'),
+  [
+    (Reader(model='t5', tokens=['a']), ConfigError, "tokenizer.ggml.model='t5' cannot be imported"),
+    (Reader(), ConfigError, 'tokenizer.ggml.model=None cannot be imported'),
+    (Reader(model='gpt2', tokens=['a'], pre='klingon'), ConfigError, "tokenizer.ggml.pre='klingon' is not known"),
+    (Reader(model='gpt2', tokens=['a', 'b', 'a'], pre='gpt-2'), DataError, "token 0 of its vocabulary, 'a', comes twice"),
+  ],
+)
+def test_a_vocabulary_that_cannot_be_read_is_named(reader, error, match, tmp_path):
+  with pytest.raises(error, match=match):
+    vocabulary.of_gguf(reader, 'a.gguf', tmp_path)
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
+  (tmp_path / 'tokenizer.json').write_text('{}')
+  with pytest.raises(DataError, match=r'tokenizer\.json: not a tokenizer\.json'):
+    tokenizer.make(str(tmp_path / 'tokenizer.json'))
+  with pytest.raises(DataError, match=r'there is no such tokenizer\.json'):
+    tokenizer.make(str(tmp_path / 'gone.json'))
