@@ -12,7 +12,12 @@ import jax.numpy as jnp
 
 
 def kept(make):
-  """The same function of arrays, its value computed once. One of the arrays must be unknown to the compiler, or nothing is gained."""
+  """The same function of arrays, its value computed once. One of the arrays must be unknown to the compiler, or nothing is gained.
+
+  Only where there is one device: several would first have to agree on the branch, in every program.
+  """
+  if jax.device_count() > 1:
+    return make
 
   def branch(*arrays):
     # Always true, which the compiler cannot know: no number here is the least of its type.

@@ -8,6 +8,11 @@ import pytest
 from pe_jax.kept import kept
 
 
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+  monkeypatch.setattr(jax, 'device_count', lambda: 1)
+
+
 @pytest.mark.parametrize('kind', ['positions', 'numbers'])
 def test_a_kept_value_is_computed_once_however_many_use_it(kind):
   x = jnp.arange(8) if kind == 'positions' else jnp.linspace(0.0, 1.0, 8)
