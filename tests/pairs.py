@@ -61,5 +61,5 @@ def pair(arguments, at=('', ''), second=(), timeout=TIMEOUT, grace=60):
 
 def results(pairs):
   """[[(exit code, stdout, stderr) of the first, of the second] of each pair], without what gloo says on stdout of its connections."""
-  found = runs.served(pairs, timeout=120 + 60 * len(pairs))
+  found = runs.served(pairs, timeout=240 + 60 * len(pairs))
   return [[(code, re.sub(r'^\[Gloo\].*\n', '', out, flags=re.M), err) for code, out, err, _ in two] for two in found]

@@ -77,7 +77,7 @@ def batches(config, enc, params, rows, advance=lambda tokens: None):
 
   waiting = []
   for n, part in enumerate(rows.batches(size)):
-    waiting.append((part, score(params, hosts.place(as_batch(part, n * size), split))))
+    waiting.append((part, hosts.settled(score(params, hosts.place(as_batch(part, n * size), split)))))
     if len(waiting) > 2:
       yield fetched(*waiting.pop(0))
   for part, scored in waiting:
