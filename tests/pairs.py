@@ -58,6 +58,6 @@ def pair(arguments, at=('', ''), second=(), timeout=TIMEOUT):
 
 
 def results(pairs):
-  """[[(exit code, stdout, stderr) of the first, of the second] of each pair], without what gloo says on stdout of its connections."""
+  """[[(exit code, stdout, stderr) of the first, of the second] of each pair], without empty lines and what gloo says of its connections."""
   found = runs.served(pairs, timeout=240 + 60 * len(pairs))
-  return [[(code, re.sub(r'^\[Gloo\].*\n', '', out, flags=re.M), err) for code, out, err, _ in two] for two in found]
+  return [[(code, re.sub(r'^(.*(peer ranks|\[Gloo\]).*)?\n', '', out, flags=re.M), err) for code, out, err, _ in two] for two in found]
