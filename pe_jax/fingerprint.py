@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pe_jax import hosts
+
 PLACE, ODD = 0x9E3779B1, 0x85EBCA6B
 
 
@@ -30,7 +32,7 @@ class Print:
 def of(tree):
   """{name: Print} of a tree's arrays; names are paths such as 'params.decoder.embed.embedding'."""
   leaves = by_name(tree)
-  fetched = jax.device_get({name: _sums(x) for name, x in leaves.items()})
+  fetched = jax.device_get({name: hosts.settled(_sums(x)) for name, x in leaves.items()})
   return {name: Print(str(x.dtype), tuple(x.shape), int(fetched[name][0]), int(fetched[name][1])) for name, x in leaves.items()}
 
 

@@ -68,6 +68,24 @@ def own_rows(batch):
   return jax.tree.map(lambda x: x[len(x) // count * index : len(x) // count * (index + 1)], batch)
 
 
+def settled(tree):
+  """The arrays, once they are computed. Accelerators keep the order of their programs, and nothing is waited for there.
+
+  On CPUs programs of several processes must not be under way at once: they share one channel to the other process (gloo's, which knows no
+  tags), would take each other's messages and wait for ever.
+  """
+  return jax.block_until_ready(tree) if _one_at_a_time() else tree
+
+
+def settling(function):
+  """A compiled function whose results are `settled`; itself where nothing is waited for."""
+  return (lambda *args: settled(function(*args))) if _one_at_a_time() else function
+
+
+def _one_at_a_time():
+  return jax.process_count() > 1 and jax.default_backend() == 'cpu'
+
+
 def fetch(tree):
   """Arrays as numpy, whole, in every process. All processes must ask for it."""
   if jax.process_count() == 1:
@@ -235,6 +253,6 @@ class Stop:
       return mine
     number = signal.Signals[mine].value if mine else 0
     before, local = self._asked, np.full(jax.local_device_count(), number, np.int32)
-    self._asked = self._largest(jax.make_array_from_process_local_data(self._rows, local))
+    self._asked = settled(self._largest(jax.make_array_from_process_local_data(self._rows, local)))
     number = 0 if before is None else int(before)
     return signal.Signals(number).name if number else None

@@ -40,7 +40,7 @@ def number(x):
 def stats(tree):
   """{name: {'largest': of the finite entries, 'not_finite': how many are not}} of the arrays of floats."""
   leaves = {name: x for name, x in fingerprint.by_name(tree).items() if jnp.issubdtype(x.dtype, jnp.inexact)}
-  fetched = jax.device_get({name: _stats(x) for name, x in leaves.items()})
+  fetched = jax.device_get({name: hosts.settled(_stats(x)) for name, x in leaves.items()})
   return {name: {'largest': number(large), 'not_finite': int(bad)} for name, (large, bad) in fetched.items()}
 
 

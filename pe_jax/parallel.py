@@ -72,9 +72,9 @@ def _jit(config, train_step, eval_step, devices):
     return {k: jax.make_array_from_process_local_data(rows, v) for k, v in batch.items()}
 
   step = _compiled(config, grid, train_step)
-  evaluate = jax.jit(within(grid, eval_step))
+  evaluate = hosts.settling(jax.jit(within(grid, eval_step)))
   return Spread(
-    step=step,
+    step=hosts.settling(step),
     put_state=lambda state: jax.tree.map(lambda x: hosts.place(x, sharding(grid, x.shape)), state),
     put_batch=put_batch,
     get_state=lambda state: state,
@@ -167,6 +167,7 @@ def _pmap(config, train_step, eval_step, devices):
 
   step = jax.pmap(lambda state, batch: train_step(state, batch, total), 'devices', devices=devices, donate_argnums=0)
   evaluate = jax.pmap(lambda params, batch: total(eval_step(params, batch)), 'devices', in_axes=(None, 0), devices=devices)
+  step, evaluate = hosts.settling(step), hosts.settling(evaluate)
 
   def run_step(state, batch):
     state, metrics = step(state, batch)

@@ -149,7 +149,7 @@ class Loop:
     tx = optim.make(config)
     self.schedule = optim.schedule(config)
     self.spread = spread or parallel.make(config, step.make(config, enc, tx), step.make_eval(config, enc), jax.devices())
-    start = jax.jit(lambda: step.init(config, enc, tx))()
+    start = jax.block_until_ready(jax.jit(lambda: step.init(config, enc, tx))())  # a lack of memory is told here
     if config.init_from and checkpoints.latest() is None:
       start = step.init(config, enc, tx, init_from.params(config, start.params))
     self.targets, self.skipped, self.in_a_row, self.pending = 0, 0, 0, []

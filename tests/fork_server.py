@@ -1,8 +1,8 @@
 """Runs many command lines of train.py and eval.py, each in a fork of a process that has imported everything already.
 
 Reads a list of JSON objects {argv, env: variables} and writes a list of [exit code, stdout, stderr, seconds]. A list of objects in the
-place of one is run at once, as the processes of one run: none of them outlives the first to end by more than `grace` seconds (60, unless
-one of them says otherwise), nor LIMIT seconds in all.
+place of one is run at once, as the processes of one run: none of them outlives the first to end by more than GRACE seconds, nor LIMIT
+seconds in all.
 """
 
 import atexit
@@ -18,7 +18,7 @@ import time
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIMIT = 240
+LIMIT, GRACE = 240, 60
 
 
 class Child:
@@ -86,10 +86,9 @@ def alone(case):
 def together(cases):
   """The results of several that are run at once."""
   children, end = [Child(case, leave=True) for case in cases], time.monotonic() + LIMIT
-  grace = min(case.get('grace', 60) for case in cases)
   while not all([child.ended() for child in children]):
     if any(child.status is not None for child in children):
-      end = min(end, time.monotonic() + grace)
+      end = min(end, time.monotonic() + GRACE)
     if time.monotonic() >= end:
       for child in children:
         if not child.ended():

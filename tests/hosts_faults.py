@@ -31,7 +31,14 @@ ROWS = (
     HOSTS,
     '  if gone(error):\n    return Preempted.exit_code\n',
     '',
-    (f'{PAIR}a_killed_process_ends_the_other_at_once_with_75',),
+    (f'{TOGETHER}only_what_is_said_of_a_missing_process_is_taken_for_one',),
+  ),
+  (
+    'missing process waited for',
+    'pe_jax/join.py',
+    'heartbeat_timeout_seconds=timeout',
+    'heartbeat_timeout_seconds=3600',
+    (f'{PAIR}a_killed_process_ends_the_other_within_the_timeout',),
   ),
   (
     'every error taken for a missing process',

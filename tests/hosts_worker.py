@@ -77,7 +77,7 @@ def training():
 
   out = {}
   whole = score.as_batch(rows(8))
-  for name, changes in (('jit', {}), ('fsdp 2', {'mesh__fsdp': 2}), ('fsdp 4', {'mesh__fsdp': 4}), ('pmap', {'parallel': 'pmap'})):
+  for name, changes in (('jit', {}), ('fsdp', {'mesh__fsdp': 4}), ('pmap', {'parallel': 'pmap'})):
     spread, state = made(config(**changes), jax.devices())
     losses = []
     for _ in range(3):

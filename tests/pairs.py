@@ -37,7 +37,7 @@ def free_port():
     return port
 
 
-def pair(arguments, at=('', ''), second=(), timeout=TIMEOUT, grace=60):
+def pair(arguments, at=('', ''), second=(), timeout=TIMEOUT):
   """The processes of a pair as fork_server.py wants them.
 
   Args:
@@ -45,7 +45,6 @@ def pair(arguments, at=('', ''), second=(), timeout=TIMEOUT, grace=60):
     at: for each of the two where it gets which signals, as SOAK_AT of kill_points.py.
     second: arguments that the second alone has.
     timeout: as --timeout.
-    grace: seconds that one may outlive the other.
   """
   meet = [f'--coordinator=127.0.0.1:{free_port()}', '--process_count=2', f'--timeout={timeout}']
   own, devices = ((), second), {'XLA_FLAGS': '--xla_force_host_platform_device_count=2'}
@@ -53,13 +52,12 @@ def pair(arguments, at=('', ''), second=(), timeout=TIMEOUT, grace=60):
     {
       'argv': [*map(str, arguments), *meet, f'--process_index={index}', *own[index]],
       'env': devices | ({'SOAK_AT': at[index]} if at[index] else {}),
-      'grace': grace,
     }
     for index in (0, 1)
   ]
 
 
 def results(pairs):
-  """[[(exit code, stdout, stderr) of the first, of the second] of each pair], without what gloo says on stdout of its connections."""
-  found = runs.served(pairs, timeout=120 + 60 * len(pairs))
-  return [[(code, re.sub(r'^\[Gloo\].*\n', '', out, flags=re.M), err) for code, out, err, _ in two] for two in found]
+  """[[(exit code, stdout, stderr) of the first, of the second] of each pair], without empty lines and what gloo says of its connections."""
+  found = runs.served(pairs, timeout=240 + 60 * len(pairs))
+  return [[(code, re.sub(r'^(.*(peer ranks|\[Gloo\]).*)?\n', '', out, flags=re.M), err) for code, out, err, _ in two] for two in found]

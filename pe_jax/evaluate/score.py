@@ -78,7 +78,7 @@ def batches(config, enc, params, rows, advance=lambda tokens: None, programs=Non
       compiled = _jitted(config, enc, grid, key[1], long).lower(params, batch).compile()
       memory.check(compiled, length)
       programs[key] = compiled
-    return programs[key](params, batch)
+    return hosts.settled(programs[key](params, batch))
 
   def fetched(part, scored):
     advance(part.tokens_BT.size)
