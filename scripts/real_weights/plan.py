@@ -40,11 +40,12 @@ def jobs(kinds, lengths, readings, train, documents=DOCUMENTS):
   def of(kinds, document, lengths):
     return [Job(*one) for one in itertools.product(kinds, [document], lengths, readings)]
 
-  found = of(kinds, 0, near) + of(kinds[:1], 0, far) + of(kinds, 1, near)
-  found += of(kinds[1:], 0, far)
-  for document in range(2, documents):
+  found = of(kinds, 0, near) + of(kinds[:1], 0, far)
+  for document in range(1, documents):
     found += of(kinds, document, near)
-  return found + [job for document in range(1, documents) for job in of(kinds, document, far)]
+    found += of(kinds[1:], 0, far) if document == 1 else []
+  found += [job for document in range(documents) for job in of(kinds, document, far)]
+  return list(dict.fromkeys(found))
 
 
 class Clock:

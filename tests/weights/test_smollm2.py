@@ -47,13 +47,16 @@ def test_what_is_read_of_the_file(run):
   assert (run.config.encoding, run.config.train_length) == ('rope(base=100000)', 8192)
 
 
-def test_the_vocabulary_of_the_file_gives_the_tokens_of_transformers(run):
+def test_the_vocabulary_of_the_file_keeps_every_byte(run):
   made = tokenizer.make(run.config.data.tokenizer)
   text = (ROOT / 'LICENSE').read_bytes()
   ids = made.encode(text)
-  assert ids[:1024].tolist() == STORED['ids']
   assert made.decode(ids).encode() == text
   assert made.byte_length_V[ids].sum() == len(text)
+  assert text.startswith(made.decode(STORED['ids']).encode())
+  # Digits are split off first, as in llama.cpp, so that white space before one is a piece; transformers' reading of GGUF files leaves that
+  # out and has two tokens here.
+  assert len(made.encode(b'\n\n   1')) == 2
 
 
 @pytest.mark.parametrize('name', READINGS)
