@@ -100,11 +100,12 @@ def readers():
 
 def test_nothing_of_a_damaged_read_is_left_to_complain_later(tmp_path):
   """It would wait for a loop that is closed until Python's collector ends it, in the middle of something else and with pages on stderr."""
-  checkpoints = Checkpoints(saves.copied(tmp_path), read_only=True)
-  saves.half(saves.biggest(tmp_path, 4), None)
-  with pytest.raises(saved.Damaged, match='^state: '):
-    saved.read(checkpoints._folder / '4', saves.state(0))
-  assert readers() == []
+  for n, name in enumerate(name for name in saves.files(saves.written(), 4) if '/d/' in name):
+    checkpoints = Checkpoints(saves.copied(tmp_path / str(n)), read_only=True)
+    saves.empty(checkpoints._folder / '4' / name, None)
+    with contextlib.suppress(saved.Damaged):  # not all of these files are read
+      saved.read(checkpoints._folder / '4', saves.state(0))
+    assert readers() == []
 
 
 def resaved(folder, step, change):
