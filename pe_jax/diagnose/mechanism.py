@@ -175,7 +175,7 @@ def readings(case, curve):
       nll_U = _scored(curve.subject, spec, case.served, curve.spans)
     except ConfigError:
       continue
-    changes[str(case.subject.at_length(spec, case.served))] = context.versus(nll_U, curve.nll_U, curve.spans, 0)['mean']
+    changes[str(case.subject.at_length(spec, case.served))] = context.versus(nll_U, curve.nll_U, curve.spans.targets_U, 0)['mean']
   if not changes:
     return []
   best, now = min(changes, key=changes.get), curve.difference[case.served]['mean']

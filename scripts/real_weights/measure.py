@@ -47,13 +47,14 @@ class Text:
     return self.needles.planted(rows, length).take([document])
 
   def reading(self, spec, length):
-    """(Spec at the length, what tells readings apart that compute something else)."""
+    """(Spec at the length, its program, what tells readings apart that compute something else)."""
     _, (spec,) = evaluate.asked(self.subject, [spec])
     spec = self.subject.at_length(spec, length)
     enc = self.subject.encoding(spec, length)
     numbers = enc.numbers(np.asarray([length])) if enc.numbers else {}
-    told = repr(score.program(enc, length)).encode() + b''.join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(numbers))
-    return spec, hashlib.sha256(told).hexdigest()
+    program = repr(score.program(enc, length))
+    told = program.encode() + b''.join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(numbers))
+    return spec, program, hashlib.sha256(told).hexdigest()
 
   def measured(self, document, length, spec):
     """{nll of each block, -log p of the key, seconds, whether it was compiled for this, peak memory}."""
@@ -109,13 +110,13 @@ def rows(texts, jobs, readings, path, settings, deadline):
 
 def _row(text, job, encoding, kept, clock, settings, deadline):
   """The row of a job; None where it does not fit into the time."""
-  spec, digest = text.reading(encoding, job.length)
+  spec, program, digest = text.reading(encoding, job.length)
   work = job.length * flops.forward(text.subject.config, job.length) / 1e9
-  named = {'job': job.key, 'settings': settings, 'encoding': str(spec), 'digest': digest, 'work': work}
+  named = {'job': job.key, 'settings': settings, 'encoding': str(spec), 'program': program, 'digest': digest, 'work': work}
   same = next((row for key, row in kept.items() if key[:3] == job.key[:3] and row['digest'] == digest), None)
   if same:
     return {**same, **named, 'seconds': None}
-  takes = clock.takes(job.reading, work)
+  takes = clock.takes(program, work)
   if deadline is not None and takes is not None and time.monotonic() + takes > deadline:
     return None
   return named | text.measured(job.document, job.length, spec)
@@ -123,7 +124,7 @@ def _row(text, job, encoding, kept, clock, settings, deadline):
 
 def _learn(clock, row):
   if row['seconds'] and not row['compiled']:
-    clock.done(row['job'][3], row['work'], row['seconds'])
+    clock.done(row['program'], row['work'], row['seconds'])
 
 
 def _forget_peak():

@@ -49,19 +49,19 @@ def jobs(kinds, lengths, readings, train, documents=DOCUMENTS):
 
 
 class Clock:
-  """Seconds that a job will take, by those that were done: `work` is GFLOP, and each reading has a speed of its own."""
+  """Seconds that a job will take, by those that were done: `work` is GFLOP, and each program has a speed of its own."""
 
   def __init__(self):
     self._seconds, self._work = {}, {}
 
-  def done(self, reading, work, seconds):
+  def done(self, program, work, seconds):
     """Learns from a job."""
-    self._seconds[reading] = self._seconds.get(reading, 0.0) + seconds
-    self._work[reading] = self._work.get(reading, 0.0) + work
+    self._seconds[program] = self._seconds.get(program, 0.0) + seconds
+    self._work[program] = self._work.get(program, 0.0) + work
 
-  def takes(self, reading, work):
+  def takes(self, program, work):
     """None before anything was done. What was not tried yet takes twice as long as the others did."""
     if not self._work:
       return None
-    known, slower = ([reading], 1) if reading in self._work else (list(self._work), 2)
+    known, slower = ([program], 1) if program in self._work else (list(self._work), 2)
     return slower * work * sum(self._seconds[name] for name in known) / sum(self._work[name] for name in known)
