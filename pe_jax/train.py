@@ -48,9 +48,9 @@ def run(config, workdir, override=False):
   streams = data.streams(config, jax.process_index(), jax.process_count())
   if not override:
     workdir_lib.check_data(workdir, streams[-1])
-  if hint := process.hint():
-    progress.say(hint)
   with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
+    if hint := process.hint():
+      progress.say(hint)
     return loop.run()
 
 
