@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sys
+import types
 
 import jax
 import orbax.checkpoint as ocp
@@ -155,6 +156,17 @@ def check_arrays(path, record, prints):
     raise Damaged(f'state: {differ[0]} is not what was saved{_more(differ)}')
 
 
+def _drop_readers():
+  """Ends what orbax was reading when one array failed: it closes the loop on the others, which then can never go on.
+
+  Left to Python's collector, they would fill pages with complaints whenever that next comes by, far from here.
+  """
+  for left in [x for x in gc.get_objects() if type(x) is types.CoroutineType]:
+    if 'orbax' in left.cr_code.co_filename and left.cr_code.co_name.startswith(('_read_', 'async_deserialize')):
+      with contextlib.suppress(Exception):
+        left.close()
+
+
 def _blamed(said):
   """Damaged, unless the words say that the checkpoint may be fine and it is this process that cannot read it: then nothing is set aside."""
   if any(word in said for word in ('RESOURCE_EXHAUSTED', 'PERMISSION_DENIED', 'Permission denied', 'MemoryError', 'Unable to allocate')):
@@ -167,16 +179,14 @@ def _more(names):
 
 
 def _tried(call):
-  """call(), or `_blamed` with what it said. What orbax and tensorstore raise is of many types.
-
-  They leave coroutines behind, whose complaints would fill pages beside the one line that is told; so those are dropped here and now.
-  """
+  """call(), or `_blamed` with what it said. What orbax and tensorstore raise is of many types."""
   hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
   try:
     try:
       return call()
     except Exception as error:
       said = line(error)
+    _drop_readers()
     gc.collect()
   finally:
     sys.unraisablehook = hook

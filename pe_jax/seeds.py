@@ -35,13 +35,13 @@ def run(config, folders, override=False):
   train_step, eval_step = steps_of(config)
   spread = parallel.make(config, train_step, eval_step, devices)
   environment = train.environment(config) | {'seeds_together': left}
-  if hint := process.hint():
-    progress.say(hint)
   stops = []  # what the loops look at
   with contextlib.ExitStack() as stack, memory.explained(config, len(left)):
     caught = stack.enter_context(train.stop_signals())
     begun = [train.begun(configs[seed], folders[seed], streams[seed], environment, stops, spread, override) for seed in left]
     loops = [stack.enter_context(run) for run in begun]
+    if hint := process.hint():
+      progress.say(hint)
     together = Together(loops, parallel.stacked(config, train_step, devices))
     return losses | dict(zip(left, together.run(caught, stops), strict=True))
 

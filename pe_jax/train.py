@@ -50,9 +50,9 @@ def run(config, workdir, override=False):
     if done := check(config, workdir, override):
       return done['validation_loss']
     streams = read(config, workdir, override)
-    if hint := process.hint():
-      progress.say(hint)
     with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
+      if hint := process.hint():
+        progress.say(hint)
       return loop.run()
 
 

@@ -254,14 +254,14 @@ ROWS = (
     (f'{TOGETHER}runs_go_on_together_and_alone_in_turn',),
   ),
   (
-    'one that ends, ends all',
+    'one that ends stops all',
     SEEDS,
     '    except (NotFinite, Preempted, WorkdirInUse) as error:\n',
     '    except (Preempted, WorkdirInUse) as error:\n',
     (f'{TOGETHER}a_seed_that_is_not_finite_ends_and_the_others_do_not',),
   ),
   (
-    'one that is taken over, ends all',
+    'one taken over stops all',
     SEEDS,
     '    except (NotFinite, Preempted, WorkdirInUse) as error:\n',
     '    except (NotFinite, Preempted) as error:\n',

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import inspect
 import json
 import re
 import shutil
@@ -89,6 +90,37 @@ def test_forty_random_bit_flips_in_the_data_of_arrays_are_all_found(tmp_path):
     path.write_bytes(whole)
   print(f'{found} of 40 flipped bits in {len(whole)} bytes found, the others changed nothing')
   assert found > 20
+
+
+class Never:
+  """What is awaited and never comes."""
+
+  def __await__(self):
+    yield
+
+
+async def reading():
+  """As orbax's reader of an array: whatever ends it becomes an error."""
+  try:
+    await Never()
+  except BaseException as error:
+    raise RuntimeError('while reading') from error
+
+
+reading.__code__ = reading.__code__.replace(co_filename='/somewhere/orbax/serialization.py', co_name='_read_array')
+
+
+def test_nothing_of_a_damaged_read_is_left_to_complain_later():
+  """It would wait for a loop that is closed until Python's collector ends it, in the middle of something else and with pages on stderr."""
+  left = reading()
+
+  def failing():
+    left.send(None)
+    raise ValueError('another array')
+
+  with pytest.raises(saved.Damaged, match='state: another array'):
+    saved._tried(failing)
+  assert inspect.getcoroutinestate(left) == inspect.CORO_CLOSED
 
 
 def resaved(folder, step, change):

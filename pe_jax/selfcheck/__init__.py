@@ -15,7 +15,7 @@ import sys
 import time
 
 SECONDS = {False: 170, True: 58}  # for everything, by --quick
-FOR_KILLS = {False: 50, True: 25}  # of these, kept for the runs that are killed, however slow the rest is
+FOR_KILLS = {False: 40, True: 18}  # of these, kept for the runs that are killed, however slow the rest is
 
 
 @dataclasses.dataclass(frozen=True)
