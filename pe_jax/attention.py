@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from pe_jax import blockwise, kernels
 from pe_jax.encodings.base import head_scores
 from pe_jax.errors import ConfigError
+from pe_jax.kept import kept
 
 GROUPS = 8  # of chunks; each sees the keys up to its end, so that 1/2 + 1/16 of all pairs are computed where 1/2 is visible
 FEW = 16  # queries, as of a decoding step: never worth more than rows as they are
@@ -179,7 +180,7 @@ def completed(enc, tables, s_BHTS, where):
   if added is not None:
     s_BHTS = s_BHTS + added
   if enc.scale:
-    s_BHTS = s_BHTS * enc.scale(tables, where)
+    s_BHTS = s_BHTS * kept(enc.scale)(tables, where)
   visible = where.visible_BTS()[:, None]
   return s_BHTS, visible & enc.visible(tables, where) if enc.visible else visible
 

@@ -107,8 +107,9 @@ def test_scanned_layers_are_compiled_once():
 
 
 @pytest.mark.parametrize('spec', ['rope', 'yarn(factor=4)', 'rerope'])
-def test_cosines_of_positions_are_computed_once_and_not_in_every_layer(spec):
+def test_cosines_of_positions_are_computed_once_and_not_in_every_layer(spec, monkeypatch):
   """XLA fuses them into whatever uses them if it can: a tenth of a training step's time."""
+  monkeypatch.setattr(jax, 'device_count', lambda: 1)
 
   def cosines(num_layers):
     config, enc, params = tiny.made(spec, num_layers=num_layers)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from pe_jax.kept import kept
+
 
 @dataclasses.dataclass(frozen=True)
 class Dims:
@@ -241,7 +243,12 @@ class Encoding:
     queries, keys = where.i_BT.shape[1], where.j_BS.shape[1]
     # The distance of two tokens of one document is their index difference, from `last` on down; pairs of other documents are not visible.
     distance_X = where.offset + queries - 1 - jnp.arange(queries + keys - 1, dtype=jnp.int32)
-    return skew(self.distance_bias(tables, distance_X), queries, keys)[None]
+
+    def matrix(tables, distance_X):
+      return skew(self.distance_bias(tables, distance_X), queries, keys)
+
+    several = where.i_BT.shape[0] > 1  # rows share the matrix; for one row alone it is cheapest made where it is added
+    return (kept(matrix) if several else matrix)(tables, distance_X)[None]
 
 
 def skew(values_HX, queries, keys):

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from pe_jax.kept import kept
+
 
 def words(frequency):
   """(high, low) uint32 words of the turns per position of float64 host frequencies in radians per position."""
@@ -39,7 +41,7 @@ def cos_sin(position: ArrayLike, frequency_F: ArrayLike) -> tuple[jax.Array, jax
 
   A host array of frequencies (NumPy, float64) takes the exact integer path; a traced one is multiplied in float32 and has its error.
   """
-  return jax.lax.platform_dependent(angle(position, frequency_F), cpu=kept, default=waves)
+  return kept(_waves)(angle(position, frequency_F))
 
 
 def angle(position: ArrayLike, frequency_F: ArrayLike) -> jax.Array:
@@ -53,16 +55,8 @@ def angle(position: ArrayLike, frequency_F: ArrayLike) -> jax.Array:
 
 def cos_sin_of_words(position, high, low):
   """`cos_sin` for words that differ from token to token; shapes broadcast."""
-  return jax.lax.platform_dependent(turn(position, high, low) * np.float32(2 * np.pi), cpu=kept, default=waves)
+  return kept(_waves)(turn(position, high, low) * np.float32(2 * np.pi))
 
 
-def waves(angle):
-  """(cos, sin)."""
+def _waves(angle):
   return jnp.cos(angle), jnp.sin(angle)
-
-
-def kept(angle):
-  """`waves`, computed once. XLA's compiler for CPUs fuses a cosine into each of its uses, past an optimization barrier too: each layer
-  would compute it again for every head, a tenth of a training step. Into a branch it fuses nothing, and that angles are numbers it can't know.
-  """
-  return jax.lax.cond(jnp.all(angle == angle), waves, waves, angle)

@@ -1,5 +1,7 @@
 """Row 5: a training step with an encoding ÷ the same step without any (NoPE), L=512.
 
+All of a group in one process, since two processes of the same program can differ by more than what is looked for.
+
 What is added to embeddings or turns queries and keys may cost 8 %, a bias on scores 15 %, what replaces scores or looks at content 2 times.
 """
 
@@ -25,6 +27,7 @@ def groups(quick):
 
 def group(title, sizes, chosen):
   """NoPE and some encodings."""
-  contestants = [Contestant(e, 'ours', 'train', sizes | {'encoding': e}) for e in ['nope', *(name for name, _, _ in chosen)]]
+  names = ['nope', *(name for name, _, _ in chosen)]
+  contestants = [Contestant(e, 'ours', 'train', sizes | {'encoding': e}, process='encodings') for e in names]
   rows = [Row('5', f'step with {e} ÷ NoPE, {sizes["rows"]} × 512', time_ratio(e, 'nope'), gate, target) for e, gate, target in chosen]
   return Group(title, contestants, rows)
