@@ -12,8 +12,8 @@ from pe_jax import metrics, names, process, progress, remote, workdir
 
 
 def arguments(argv):
-  """Those of a command line that say what is measured: all but where and under which label."""
-  return [arg for arg in argv if not arg.startswith(('--workdir', '--label'))]
+  """Those of a command line that say what is measured: all but where, under which label and by which processes."""
+  return [arg for arg in argv if not arg.startswith(('--workdir', '--label', '--coordinator', '--process_', '--timeout'))]
 
 
 def done(folder, label, argv):
