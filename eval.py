@@ -6,7 +6,7 @@
   python eval.py --workdir=runs/smollm2 --text=book.txt --lengths=2048,8192,16384 --encodings='rope, yarn(factor=2)'
 
 Protocols: context (the same targets with more and more context, against a crop), nonoverlapping, sliding, buckets (by position), prefix;
-default: the first two. A run on a task is tested on samples of exactly those lengths (protocol task).
+default: the first two. A run on a task is tested on samples of exactly those lengths (protocol task). Several hosts: as train.py.
 `--probes` measures what the model does there instead: needle, distance, repetition, attention, position, permutation, phases, leak, or
 'all' that fit; lengths are then tokens that the model is fed. `--figures` draws the needle's grid and the entropy into WORKDIR/figures.
 

@@ -4,7 +4,8 @@
   python train.py --config=configs/lm.py:rope,runlocal --workdir=runs/b --config.optim.learning_rate=3e-4 --config.encoding='yarn(factor=4)'
   python train.py --config=configs/quickstart.py:alibi --workdir='runs/a-{seed}' --seeds=101,102,103
 
-The same command again goes on where it was left. Several hosts: the same command on each, with --coordinator (docs/running.md).
+The same command again goes on where it was left. Several hosts: the same command on each, with --coordinator,
+--process_count and --process_index (docs/running.md), and --timeout, the seconds to wait for one another.
 Exit codes: 0 done, 2 bad settings or not enough memory, 3 bad data, 4 cannot write, 5 workdir in use, 6 config differs, 7 not finite,
 75 stopped by a signal and saved, or another host is gone: run the same command again.
 """

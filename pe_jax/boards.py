@@ -61,4 +61,4 @@ class Wandb:
 
   def close(self):
     """Ends the run."""
-    self._run.finish(quiet=True)
+    self._run.finish()

@@ -18,8 +18,7 @@ flags.DEFINE_boolean('debug', False, 'Show the traceback of an error.')
 def run(main, doc):
   """Parses sys.argv, calls main() and exits with its code. `doc` is what --help shows first."""
   if any(arg in ('--help', '-h', '-help', '--helpfull') for arg in sys.argv[1:]):
-    shared = [flags.FLAGS.module_help(name) for name in (__name__, 'pe_jax.join')]
-    print(doc.strip() + '\n\nFlags:' + flags.FLAGS.main_module_help() + ''.join(shared))
+    print(doc.strip() + '\n\nFlags:' + flags.FLAGS.main_module_help() + flags.FLAGS.module_help(__name__))
     sys.exit(0)
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception gets lost inside imports; training has a handler of its own
   # orbax logs pages for one failed write, and its tasks as many again at exit; what matters is raised and told in a line.
