@@ -1,6 +1,6 @@
 """Faults that positional code is known for, and one against every promise, each planted in a copy of the tree: does a test go red?
 
-  make mutants        (or: python tests/mutants.py --only='reversed ramp')
+  make mutants        (or: python tests/mutants.py --faults='reversed ramp')
 
 First the tests that the faults name must be green on the copy as it is. Then each fault replaces one text, which must stand there exactly
 once, and a test must fail by its assertion; a crash is no proof. Prints a table and exits with 1 if a fault survives. The faults against
@@ -29,7 +29,7 @@ from pe_jax.config import did_you_mean
 from pe_jax.errors import ConfigError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ONLY = flags.DEFINE_string('only', '', 'Comma-separated names of faults. Empty: all.')
+FAULTS_WANTED = flags.DEFINE_string('faults', '', 'Comma-separated names of faults. Empty: all.')
 COPIED = ('pe_jax', 'tests', 'scripts', 'configs', 'train.py', 'eval.py', 'pyproject.toml', 'README.md')
 CONTRACT, PACKINGS = 'tests/encodings/test_contract.py::test_', 'tests/encodings/test_packings.py::test_every_document_of_a_packed_row_'
 
@@ -162,12 +162,12 @@ def main():
 
 
 def chosen():
-  """The faults that --only names."""
-  names = [name.strip() for name in ONLY.value.split(',') if name.strip()]
+  """The faults that --faults names."""
+  names = [name.strip() for name in FAULTS_WANTED.value.split(',') if name.strip()]
   known = {fault.name: fault for fault in FAULTS}
   for name in names:
     if name not in known:
-      raise ConfigError(f"--only: '{name}' is unknown{did_you_mean(name, known)} (there are {', '.join(known)})")
+      raise ConfigError(f"--faults: '{name}' is unknown{did_you_mean(name, known)} (there are {', '.join(known)})")
   return [known[name] for name in names or known]
 
 

@@ -6,7 +6,7 @@ from pe_jax.errors import ConfigError
 # eval.py's flags without those that say where and under which label; a test compares.
 FLAGS = (
   'lengths', 'encodings', 'protocols', 'stride', 'span', 'spans', 'seed', 'margin', 'bar', 'memory', 'probes', 'options', 'figures',
-  'split', 'step', 'max_targets', 'samples', 'task',
+  'split', 'step', 'max_targets', 'samples', 'task', 'text', 'arms', 'needle',
 )  # fmt: skip
 MAX_TARGETS, SAMPLES = 200_000, 500  # eval.py's defaults, for prices
 
