@@ -77,8 +77,8 @@ FAULTS = (
   Fault(
     'bfloat16 phases',
     'pe_jax/encodings/phases.py',
-    'return kept(_waves)(angle(position, frequency_F))',
-    'return tuple(x.astype(jnp.bfloat16) for x in kept(_waves)(angle(position, frequency_F)))',
+    'return cos_sin_of_words(*_with_words(position, frequency_F))',
+    'return tuple(x.astype(jnp.bfloat16) for x in cos_sin_of_words(*_with_words(position, frequency_F)))',
     (f'{CONTRACT}bfloat16_activations_keep_float32_phases_and_biases[rope]',),
   ),
   Fault(

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pe_jax import encodings
+from pe_jax.encodings.base import Dims, Where
 from pe_jax.kept import kept
 
 
@@ -45,3 +47,11 @@ def test_values_gradients_and_batches_of_a_kept_function_are_its_own():
 def test_a_kept_function_of_what_is_not_finite_is_still_itself():
   x = jnp.array([-jnp.inf, jnp.nan, 1.0, jnp.finfo(jnp.float32).min])
   assert np.array_equal(kept(jnp.abs)(x), jnp.abs(x), equal_nan=True)
+
+
+@pytest.mark.parametrize(('rows', 'branches'), [(1, 0), (2, 1)])
+def test_a_bias_by_distance_is_kept_for_rows_that_share_it(rows, branches):
+  enc = encodings.make('kerple', Dims(2, 2, 8, 16, 64))
+  pos = jnp.broadcast_to(jnp.arange(8, dtype=jnp.int32), (rows, 8))
+  f = jax.jit(lambda params, pos: enc.added(enc.tables(params, w := Where.forward(pos, pos + 1)), w))
+  assert f.lower(enc.parameters(jax.random.PRNGKey(0)), pos).compile().as_text().count(' conditional(') == branches

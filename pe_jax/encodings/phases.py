@@ -41,16 +41,22 @@ def cos_sin(position: ArrayLike, frequency_F: ArrayLike) -> tuple[jax.Array, jax
 
   A host array of frequencies (NumPy, float64) takes the exact integer path; a traced one is multiplied in float32 and has its error.
   """
+  if isinstance(frequency_F, np.ndarray):
+    return cos_sin_of_words(*_with_words(position, frequency_F))
   return kept(_waves)(angle(position, frequency_F))
 
 
 def angle(position: ArrayLike, frequency_F: ArrayLike) -> jax.Array:
   """position x frequency in radians, float32, shape (*position.shape, F); less its whole turns where frequencies are a host array."""
-  position = jnp.asarray(position)[..., None]
-  axes = tuple(range(position.ndim - 1))
   if isinstance(frequency_F, np.ndarray):
-    return turn(position, *(np.expand_dims(w, axes) for w in words(frequency_F))) * np.float32(2 * np.pi)
-  return position.astype(jnp.float32) * jnp.expand_dims(jnp.asarray(frequency_F, jnp.float32), axes)
+    return turn(*_with_words(position, frequency_F)) * np.float32(2 * np.pi)
+  position = jnp.asarray(position)[..., None]
+  return position.astype(jnp.float32) * jnp.expand_dims(jnp.asarray(frequency_F, jnp.float32), tuple(range(position.ndim - 1)))
+
+
+def _with_words(position, frequency_F):
+  position = jnp.asarray(position)[..., None]
+  return position, *(np.expand_dims(w, tuple(range(position.ndim - 1))) for w in words(frequency_F))
 
 
 def cos_sin_of_words(position, high, low):

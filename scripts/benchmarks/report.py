@@ -11,9 +11,10 @@ from benchmarks import verdict
 METHOD = """\
 Speed and memory as ratios: `make bench` (`make bench ARGS=--quick` takes under five minutes, `ARGS=--only=attention,loss` a part).
 
-- **Turns.** Every contestant is a process of its own and only one computes at a time. In each round each has one turn, every second round
-  in the opposite order, with a float32 1024³ matmul of jax among them (the probe). A ratio is taken inside each round; the table shows the
-  median of these ratios, their quartiles, and the least and the most. Nothing is dropped: everybody has compiled and run before.
+- **Turns.** Every program is a process of its own (what differs in an encoding or a length alone shares one), and only one computes at a
+  time. In each round each has one turn, every second round in the opposite order, with a float32 1024³ matmul of jax among them (the
+  probe). A ratio is taken inside each round; the table shows the median of these ratios, their quartiles, and the least and the most.
+  Nothing is dropped: everybody has compiled and run before.
 - **Verdicts.** PASS: both quartiles within the gate. FAIL: both outside. INCONCLUSIVE: between, or other processes took more than 0.3 of a
   core meanwhile. A row without a gate only reports. "Reached" by a target: both quartiles are there. Gates are for the sizes of the full
   run; the quick run says at which sizes it ran instead.
