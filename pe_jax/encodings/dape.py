@@ -7,32 +7,20 @@ Each layer has its own network and its own inner parameters, as in the authors' 
 would cancel.
 """
 
-import math
-
 import jax
 import jax.numpy as jnp
 
+from pe_jax.encodings import pair_network
 from pe_jax.encodings.base import Encoding, Traits, scores
 from pe_jax.encodings.combine import each_layer, refuse
 from pe_jax.errors import ConfigError
 
 
 def network(params, s_BHTS, b_BHTS):
-  """f, float32 (B, H, T, S). Eight hidden units at a time: all of them at once would be `hidden` arrays of T x S."""
-  batch, heads, together = *s_BHTS.shape[:2], math.gcd(params['b'].size, 8)
-  # The rows of a batch are a batch of matrix products in their gradients too, which is what a CPU is fast at.
-  pairs_BIP = jnp.concatenate([x.reshape(batch, heads, -1) for x in (s_BHTS, b_BHTS)], axis=1)
-
-  @jax.checkpoint
-  def add(total_BHP, units):
-    w_UI, b_1U1, out_UH = units
-    x_BUP = jnp.einsum('bui,bip->bup', jnp.broadcast_to(w_UI, (batch, *w_UI.shape)), pairs_BIP) + b_1U1
-    out_BUH = jnp.broadcast_to(out_UH, (batch, *out_UH.shape))
-    return total_BHP + jnp.einsum('buh,bup->bhp', out_BUH, jax.nn.leaky_relu(x_BUP)), None
-
-  w_XI = jnp.concatenate([params['w_s'], params['w_b']], axis=1)
-  groups = w_XI.reshape(-1, together, 2 * heads), params['b'].reshape(-1, 1, together, 1), params['w_out'].reshape(-1, together, heads)
-  return jax.lax.scan(add, jnp.zeros((batch, heads, pairs_BIP.shape[-1])), groups)[0].reshape(s_BHTS.shape)
+  """f, float32 (B, H, T, S)."""
+  pairs_BIP = jnp.concatenate([x.reshape(*x.shape[:2], -1) for x in (s_BHTS, b_BHTS)], axis=1)
+  w_UI = jnp.concatenate([params['w_s'], params['w_b']], axis=1)
+  return pair_network.network(w_UI, params['b'], params['w_out'], pairs_BIP, slope=0.01).reshape(s_BHTS.shape)
 
 
 def encoding(dims, inner='kerple', *, hidden=32):

@@ -8,11 +8,10 @@ position in its document, so a common shift changes it. c (.1 at first) and the 
 layer; here one serves all layers, as T5's table does.
 """
 
-import math
-
 import jax
 import jax.numpy as jnp
 
+from pe_jax.encodings import pair_network
 from pe_jax.encodings.base import Encoding
 from pe_jax.errors import ConfigError
 
@@ -28,19 +27,10 @@ def argument(c, threshold, distance, query_position):
 
 
 def network(params, x_BTS):
-  """f, float32 (B, H, T, S). Eight hidden units at a time: all of them at once would be `hidden` arrays of T x S."""
-  heads, together = params['w2'].shape[-1], math.gcd(params['b1'].size, 8)
-  # Products of matrices in one long row of pairs, since their gradients are too; sums over other axes are slow on a CPU.
-  x_1P = x_BTS.reshape(1, -1)
-
-  @jax.checkpoint
-  def add(total_HP, units):
-    w1_U1, b1_U1, w2_UH = units
-    return total_HP + w2_UH.T @ jax.nn.relu(w1_U1 @ x_1P + b1_U1), None
-
-  groups = [params[name].reshape(-1, together, params[name].size // params['b1'].size) for name in ('w1', 'b1', 'w2')]
-  total_HP = jax.lax.scan(add, jnp.zeros((heads, x_1P.size)), groups)[0]
-  return jnp.moveaxis(total_HP.reshape(heads, *x_BTS.shape), 0, 1)
+  """f, float32 (B, H, T, S)."""
+  pairs_B1P = x_BTS.reshape(x_BTS.shape[0], 1, -1)
+  f_BHP = pair_network.network(params['w1'][:, None], params['b1'], params['w2'], pairs_B1P)
+  return f_BHP.reshape(x_BTS.shape[0], -1, *x_BTS.shape[1:])
 
 
 def encoding(dims, *, hidden=32, c=0.1, threshold=512.0):

@@ -51,7 +51,10 @@ def sigma(z):
   return 1 / (1 + np.exp(-z))
 
 
-def test_cope_equals_a_loop():
+@pytest.mark.parametrize('devices', [1, 8])
+def test_cope_equals_a_loop(devices, monkeypatch):
+  """One device and several look into the products in forms of their own."""
+  monkeypatch.setattr(jax, 'device_count', lambda: devices)
   out, q, k, v, _, p = case('cope(npos_max=4)')
   table = p['table']
 
@@ -62,6 +65,26 @@ def test_cope_equals_a_loop():
     return dot(q, k, h, i, j) + q[i, h] @ ((1 - share) * table[low] + share * table[min(low + 1, 3)])
 
   np.testing.assert_allclose(out, attended(score, v), atol=1e-5)
+
+
+def test_looking_into_products_has_one_value_and_gradient_in_both_forms(monkeypatch):
+  rng = np.random.default_rng(0)
+  rows, weight = (jnp.asarray(rng.normal(size=(2, 3, 4, n)), jnp.float32) for n in (7, 9))
+  index = jnp.asarray(rng.integers(0, 7, (2, 3, 4, 9)), jnp.int32)
+  expected = np.zeros((2, 3, 4, 7))
+  np.add.at(expected, (*np.indices(index.shape)[:3], np.asarray(index)), np.asarray(weight, np.float64))
+  for devices in (1, 8):
+    monkeypatch.setattr(jax, 'device_count', lambda devices=devices: devices)
+    got, pull = jax.vjp(lambda rows: cope.found(rows, index), rows)
+    np.testing.assert_array_equal(got, np.take_along_axis(np.asarray(rows), np.asarray(index), axis=-1))
+    np.testing.assert_allclose(pull(weight)[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('size', [1, 31, 32, 33, 100])
+def test_copes_running_sums_are_those_of_float64(size):
+  x = np.random.default_rng(0).uniform(size=(1, 2, 3, size))
+  expected = np.cumsum(x[..., ::-1], axis=-1)[..., ::-1]
+  np.testing.assert_allclose(cope.sums_from(jnp.asarray(x, jnp.float32)), expected, rtol=1e-6)
 
 
 def test_cope_with_open_gates_counts_tokens():
