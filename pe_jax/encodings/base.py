@@ -238,23 +238,27 @@ class Encoding:
 
   def added(self, tables, where):
     """All that is added to the scores, broadcastable to (B, H, T, S); None where nothing is."""
-    terms = [self._distance_term(tables, where)] if self.distance_bias else []
+    terms = [of_distance(self.distance_bias, tables, where)] if self.distance_bias else []
     terms += [self.bias(tables, where)] if self.bias else []
     return sum(terms[1:], terms[0]) if terms else None
 
-  def _distance_term(self, tables, where):
-    """Contiguous positions need T + S - 1 values a head, not T x S."""
-    if not where.contiguous:
-      return jnp.moveaxis(self.distance_bias(tables, where.distance_BTS()), 0, 1)
-    queries, keys = where.i_BT.shape[1], where.j_BS.shape[1]
-    # The distance of two tokens of one document is their index difference, from `last` on down; pairs of other documents are not visible.
-    distance_X = where.offset + queries - 1 - jnp.arange(queries + keys - 1, dtype=jnp.int32)
 
-    def matrix(tables, distance_X):
-      return skew(self.distance_bias(tables, distance_X), queries, keys)
+def of_distance(function, tables, where):
+  """function(tables, distance), float32 (H, *distance.shape), for all pairs: broadcastable to (B, H, T, S).
 
-    several = where.i_BT.shape[0] > 1  # rows share the matrix; for one row alone it is cheapest made where it is added
-    return (kept(matrix) if several else matrix)(tables, distance_X)[None]
+  Contiguous positions need T + S - 1 values a head, not T x S.
+  """
+  if not where.contiguous:
+    return jnp.moveaxis(function(tables, where.distance_BTS()), 0, 1)
+  queries, keys = where.i_BT.shape[1], where.j_BS.shape[1]
+  # The distance of two tokens of one document is their index difference, from `last` on down; pairs of other documents are not visible.
+  distance_X = where.offset + queries - 1 - jnp.arange(queries + keys - 1, dtype=jnp.int32)
+
+  def matrix(tables, distance_X):
+    return skew(function(tables, distance_X), queries, keys)
+
+  several = where.i_BT.shape[0] > 1  # rows share the matrix; for one row alone it is cheapest made where it is added
+  return (kept(matrix) if several else matrix)(tables, distance_X)[None]
 
 
 def skew(values_HX, queries, keys):

@@ -12,18 +12,18 @@ import jax
 import jax.numpy as jnp
 
 from pe_jax.encodings import pair_network
-from pe_jax.encodings.base import Encoding
+from pe_jax.encodings.base import Encoding, of_distance
 from pe_jax.errors import ConfigError
 
 
-def argument(c, threshold, distance, query_position):
-  """psi(distance) / psi(max(threshold, query position)), float32, the shapes broadcast together."""
+def psi(c, distance):
+  """ln(|c| distance + 1), float32; 0 for keys ahead, which nobody sees."""
+  return jnp.log1p(jnp.abs(c) * jnp.maximum(distance, 0).astype(jnp.float32))
 
-  def psi(x):
-    return jnp.log1p(jnp.abs(c) * x)
 
-  distance = jnp.maximum(distance, 0).astype(jnp.float32)
-  return psi(distance) / (psi(jnp.maximum(jnp.abs(threshold), query_position.astype(jnp.float32))) + 1e-6)
+def span(c, threshold, position):
+  """What distances from a query at a position are measured by: psi(max(threshold, position)), float32, above 0."""
+  return jnp.log1p(jnp.abs(c) * jnp.maximum(jnp.abs(threshold), position.astype(jnp.float32))) + 1e-6
 
 
 def network(params, x_BTS):
@@ -51,6 +51,7 @@ def encoding(dims, *, hidden=32, c=0.1, threshold=512.0):
     }
 
   def bias(params, where):
-    return network(params, argument(params['c'], params['threshold'], where.distance_BTS(), where.i_BT[:, :, None]))
+    near_BTS = of_distance(lambda c, distance: psi(c, distance)[None], params['c'], where)[:, 0]
+    return network(params, near_BTS / span(params['c'], params['threshold'], where.i_BT)[:, :, None])
 
   return Encoding(init=init, prepare=lambda params, where: params, bias=bias)

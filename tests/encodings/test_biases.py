@@ -14,13 +14,14 @@ from pe_jax.errors import ConfigError
 
 def test_fires_argument_by_hand():
   # c = .1, threshold 10: ln(1.5) / ln(3) at query 20; the threshold stands in for query 4: ln(1.5) / ln(2).
-  x = fire.argument(jnp.float32(0.1), jnp.float32(10), jnp.asarray([5, 5, 0, -3]), jnp.asarray([20, 4, 20, 20]))
+  c, threshold = jnp.float32(0.1), jnp.float32(10)
+  x = fire.psi(c, jnp.asarray([5, 5, 0, -3])) / fire.span(c, threshold, jnp.asarray([20, 4, 20, 20]))
   np.testing.assert_allclose(x, [0.369070, 0.584963, 0, 0], atol=2e-6)
 
 
 def test_fires_argument_stays_within_one_at_any_length():
   i = jnp.asarray([1, 100, 10_000, 1_000_000])
-  x = fire.argument(jnp.float32(0.1), jnp.float32(512), i, i)
+  x = fire.psi(jnp.float32(0.1), i) / fire.span(jnp.float32(0.1), jnp.float32(512), i)
   assert (np.asarray(x) <= 1).all()
   assert float(x[-1]) > 0.999
 

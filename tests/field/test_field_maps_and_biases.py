@@ -163,5 +163,5 @@ def test_p50_what_is_masked_away_leaves_no_nan_in_a_gradient():
   for kind in ('log', 'power'):
     found = jax.grad(lambda p, a, kind=kind: kerple.bias(p, a, distance, kind).sum(), (0, 1))(*numbers)
     assert np.isfinite(found).all()
-  found = jax.grad(lambda c, t: fire.argument(c, t, distance, jnp.arange(41)).sum(), (0, 1))(0.1, 5.0)
+  found = jax.grad(lambda c, t: (fire.psi(c, distance) / fire.span(c, t, jnp.arange(41))).sum(), (0, 1))(0.1, 5.0)
   assert np.isfinite(found).all()
