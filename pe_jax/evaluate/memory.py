@@ -5,17 +5,22 @@ import pathlib
 
 import jax
 
+from pe_jax import hosts
 from pe_jax.errors import ConfigError
 
 
 def check(compiled, length):
-  """Refuses a compiled program of a length that needs more memory than there is; parameters are in memory already."""
+  """Refuses a compiled program of a length that needs more memory than there is; parameters are in memory already.
+
+  Of several processes all refuse if one has to.
+  """
   need, have = needed(compiled), available()
-  if have is not None and need > have:
-    raise ConfigError(
-      f'lengths: {length} tokens need {need / 1e9:.1f} GB beside the parameters, by the compiler, and {have / 1e9:.1f} GB are free here '
-      '(ask for shorter lengths, or evaluate where there is more)'
-    )
+  with hosts.together():
+    if have is not None and need > have:
+      raise ConfigError(
+        f'lengths: {length} tokens need {need / 1e9:.1f} GB beside the parameters, by the compiler, and {have / 1e9:.1f} GB are free here '
+        '(ask for shorter lengths, or evaluate where there is more)'
+      )
 
 
 def needed(compiled):
@@ -25,8 +30,8 @@ def needed(compiled):
 
 
 def available():
-  """Bytes that are free on the first device, on a CPU in the machine; None where nobody tells."""
-  stats = jax.devices()[0].memory_stats()
+  """Bytes that are free on this process's first device, on a CPU in the machine; None where nobody tells."""
+  stats = jax.local_devices()[0].memory_stats()
   if stats and 'bytes_limit' in stats:
     return stats['bytes_limit'] - stats.get('bytes_in_use', 0)
   return None if jax.default_backend() != 'cpu' else of_machine()
