@@ -7,6 +7,7 @@ Under an hour on two cores. Interrupted, it goes on where it was.
 """
 
 import datetime
+import json
 import pathlib
 import time
 
@@ -24,32 +25,55 @@ MAX_TARGETS = flags.DEFINE_integer('max_targets', 130_000, 'Bytes scored at each
 def main():
   """Trains, measures, writes."""
   seeds = [cli.integer('seeds', seed) for seed in SEEDS.value]
-  folder, start = pathlib.Path(WORKDIR.value), time.time()
+  folder = pathlib.Path(WORKDIR.value)
+  minutes = stopwatch(folder)
 
   from benchmarks import machine
-  from studies import algorithms, dispersion, language, page
+  from studies import algorithms, dispersion, language, mechanisms, page
 
   from pe_jax import launch, progress
 
   steps = {'language': 1200, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'sort': 2000, 'needle': 600, 'markov': 300}
   steps = dict.fromkeys(steps, 30) if QUICK.value else steps
-  launch.train(language.jobs(folder, seeds, steps['language']), 'language models')
-  launch.train(language.tuning_jobs(folder, seeds, steps['tuning']), 'fine-tuning')
-  launch.train(algorithms.jobs(folder, seeds, steps), 'tasks')
+  for jobs, name in (
+    (language.jobs(folder, seeds, steps['language']), 'language models'),
+    (language.tuning_jobs(folder, seeds, steps['tuning']), 'fine-tuning'),
+    (algorithms.jobs(folder, seeds, steps), 'tasks'),
+  ):
+    launch.train(jobs, name)
+    minutes()
   progress.say('measuring')
-  found, tasks = language.measure(folder, seeds, MAX_TARGETS.value), algorithms.measure(folder, seeds)
-  spread = dispersion.findings(dispersion.measure(folder, seeds), seeds)
-  groups = {'Language models': language.findings(found, seeds), 'Attention': spread, 'Tasks': algorithms.findings(tasks, seeds)}
-  where, minutes = machine.describe(), (time.time() - start) / 60
+  found = language.measure(folder, seeds, MAX_TARGETS.value)
+  groups = {
+    'Language models': language.findings(found, seeds),
+    'Attention': dispersion.findings(dispersion.measure(folder, seeds), seeds),
+    'Tasks': algorithms.findings(algorithms.measure(folder, seeds), seeds),
+    'Mechanisms': mechanisms.findings(mechanisms.measure(folder, seeds), seeds),
+  }
+  where = machine.describe()
   setup = [
-    f'`make findings`, {datetime.date.today().isoformat()}, seeds {", ".join(map(str, seeds))}, {minutes:.0f} minutes on {where["cores"]} '
-    f'cores ({where["processor"]}); steps: {", ".join(f"{name} {count}" for name, count in steps.items())}.',
+    f'`make findings`, {datetime.date.today().isoformat()}, seeds {", ".join(map(str, seeds))}, {minutes():.0f} minutes on '
+    f'{where["cores"]} cores ({where["processor"]}); steps: {", ".join(f"{name} {count}" for name, count in steps.items())}.',
     '',
     f'Two layers, width 64, four heads, trained at L = {language.L} on bytes of the Python standard library (`configs/quickstart.py`) or '
     'on a synthetic task (`configs/task.py`). Values are one a seed. ' + ' '.join(language.__doc__.split('\n\n')[1].split()),
   ]
   page.write(OUT.value, setup, groups, language.lengths(found, seeds), (*language.curves(found, seeds), language.LENGTHS))
   print(pathlib.Path(OUT.value).read_text())
+
+
+def stopwatch(folder):
+  """A function that says the minutes until now, with those of earlier starts on the same folder."""
+  path, start = folder / 'seconds.json', time.monotonic()
+  before = json.loads(path.read_text()) if path.exists() else 0.0
+
+  def minutes():
+    seconds = before + time.monotonic() - start
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(seconds))
+    return seconds / 60
+
+  return minutes
 
 
 if __name__ == '__main__':
