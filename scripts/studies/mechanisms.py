@@ -49,6 +49,28 @@ def loss(run, enc, rows, last=L // 2):
   return nll_T[-last:].sum() / weight_T[-last:].sum()
 
 
+def inside(runs):
+  """Every encoding within its training length."""
+  for arm, run in runs.items():
+    yield 'B12', f'{arm}: loss at L', loss(run, run.encoding(), windows(run, L)), 'nats'
+
+
+def extended(runs):
+  """A learned table that is longer than what was trained: the targets just past its old end, less those just before under the old table."""
+  run, half = runs['learned'], L // 2
+  rows = windows(run, 2 * L)
+  before = loss(run, run.encoding(), prefix.cut(rows, L))
+  for overflow in ('random', 'clip', 'wrap', 'interpolate'):
+    nll_T, weight_T = score.by_position(run.config, run.encoding(f'learned(overflow="{overflow}")', 2 * L), run.params, rows)
+    after = nll_T[L : L + half].sum() / weight_T[L : L + half].sum()
+    yield (
+      'B40',
+      f'learned table with {overflow} rows added: loss at {L}-{L + half - 1} less that at {half}-{L - 1} before',
+      after - before,
+      'nats',
+    )
+
+
 def twice(runs):
   """Positions counted double, all below L: nothing is unseen but how far apart texts say that they are."""
   for arm in ('sinusoidal', 'learned', 'rope', 't5', 'alibi'):
@@ -178,4 +200,4 @@ def written(runs):
       yield 'A36', f'{arm}, {kind} text: repeated 4-grams in the last {L} of {8 * L} tokens above those in the first {L}', value, ''
 
 
-STUDIES = (twice, back_in_range, terms, by_frequency, distances, temperature, read_outs, attended, written)
+STUDIES = (inside, extended, twice, back_in_range, terms, by_frequency, distances, temperature, read_outs, attended, written)
