@@ -16,7 +16,7 @@ import string
 
 from pe_jax import workdir
 from pe_jax.errors import ConfigError
-from pe_jax.report import commands, page_tables, results_figures
+from pe_jax.report import commands, page_tables, results_figures, six_lengths
 from pe_jax.report.markup import attribute, esc, folded, pre
 
 HERE = pathlib.Path(__file__).parent
@@ -174,7 +174,7 @@ def _cards(runs, entries, cards):
   lengths = collections.defaultdict(list)
   for entry in entries:
     for run in entry.reading.runs if entry.lengths else ():
-      lengths[run.name].append(entry.lengths.text())
+      lengths[run.name].append((entry.reading.own, entry.lengths))
   for run in runs:
     own = {name: value for name, value in run.flat.items() if len(fields) < 2 or name not in shared}
     config = run.config.get('encoding', 'no configuration')
@@ -182,8 +182,7 @@ def _cards(runs, entries, cards):
     parts += ['<ul>' + ''.join(f'<li>{esc(w)}</li>' for w in run.warnings) + '</ul>'] if run.warnings else []
     if run.config:
       parts += ['<h4>Again</h4>', pre('\n'.join([commands.train(run), *commands.evaluate(run)]))]
-      said = lengths[run.name] or ['not measured (context rows beyond the training length are needed)']
-      parts += ['<h4>Three lengths</h4>', pre('\n'.join(said))]
+      parts += ['<h4>Six lengths</h4>', pre('\n'.join(six_lengths.lines(run, lengths[run.name])))]
       title = 'Fields of its own' if len(fields) > 1 else 'Configuration'
       parts += [f'<h4>{title}</h4>', page_tables.fields(own)]
     if run.env:

@@ -84,6 +84,19 @@ def test_cards_have_the_commands_that_give_the_run_again(made):
   assert any('environment 1' in text for text in Read(made).text('a'))
 
 
+def test_cards_tell_six_lengths_apart(made):
+  blocks = [block.splitlines() for block in Read(made).text('pre') if block.startswith('trained')]
+  found = next(lines for lines in blocks if 'alibi: acceptable' in lines[-1])
+  told = {line[:11].strip(): line[13:] for line in found}
+  assert list(told) == ['trained', 'configured', 'framework', 'one request', 'a batch', 'reliable']
+  assert told['trained'].startswith('64 ')
+  assert told['configured'].startswith('any ')
+  assert told['framework'].startswith('2147483647 ')
+  assert told['one request'].startswith('>= 256 (4 L) ')
+  assert told['a batch'].startswith('>= 64 ')
+  assert 'by D(n) <= 0.05 nats' in told['reliable']
+
+
 def test_all_of_the_configuration_is_on_the_page(made):
   """What runs share stands once, what is a run's own in its card."""
   blocks = Read(made).text('pre')
