@@ -13,7 +13,7 @@ from studies.finding import Finding
 L = 64
 LENGTHS = [L, 2 * L, 4 * L, 8 * L]
 OPTIONS = evaluate.Options(span=L // 2, spans=256)
-PROTOCOLS = ['context', 'nonoverlapping']
+PROTOCOLS = {'alibi': ['context', 'nonoverlapping']}  # of an arm; the others have 'context' alone
 STEEP = tuple(8 * 2.0 ** (-2 * h) for h in (1, 2, 3, 4))  # official slopes x 512 / L: penalties that the length is long enough to show
 ARMS = {
   'sinusoidal': 'sinusoidal',
@@ -74,7 +74,7 @@ def measure(folder, seeds, max_targets):
     for arm in ARMS:
       run = pe_jax.load(folder / f'{arm}-{seed}')
       asked = {'rope': list(MAPS.values()), 'learned': ['learned(overflow="random")', 'learned(overflow="interpolate")']}
-      rows = run.evaluate(LENGTHS, asked.get(arm), PROTOCOLS, 'test', max_targets, OPTIONS)
+      rows = run.evaluate(LENGTHS, asked.get(arm), PROTOCOLS.get(arm, ['context']), 'test', max_targets, OPTIONS)
       evaluate.write(folder / f'{arm}-{seed}', rows)
       found[arm, seed] = rows
     for name in TUNED:
