@@ -3,7 +3,7 @@
   make findings                  (or: python scripts/findings.py)
   python scripts/findings.py --quick --workdir=runs/quick --out=runs/quick.md     a few steps, to see it work; its numbers mean nothing
 
-Under an hour on two cores. Interrupted, it goes on where it was.
+60 to 90 minutes on two cores. Interrupted, it goes on where it was.
 """
 
 import datetime
@@ -51,14 +51,15 @@ def main():
     'Mechanisms': mechanisms.findings(mechanisms.measure(folder, seeds), seeds),
   }
   where = machine.describe()
+  dated = f'{datetime.date.today().isoformat()}, seeds {", ".join(map(str, seeds))}.'
   setup = [
-    f'`make findings`, {datetime.date.today().isoformat()}, seeds {", ".join(map(str, seeds))}, {minutes():.0f} minutes on '
-    f'{where["cores"]} cores ({where["processor"]}); steps: {", ".join(f"{name} {count}" for name, count in steps.items())}.',
+    f'`make findings`, {dated[:-1]}, {minutes():.0f} minutes on {where["cores"]} cores ({where["processor"]}); '
+    f'steps: {", ".join(f"{name} {count}" for name, count in steps.items())}.',
     '',
     f'Two layers, width 64, four heads, trained at L = {language.L} on bytes of the Python standard library (`configs/quickstart.py`) or '
     'on a synthetic task (`configs/task.py`). Values are one a seed. ' + ' '.join(language.__doc__.split('\n\n')[1].split()),
   ]
-  page.write(OUT.value, setup, groups, language.lengths(found, seeds), (*language.curves(found, seeds), language.LENGTHS))
+  page.write(OUT.value, setup, dated, groups, language.lengths(found, seeds), (*language.curves(found, seeds), language.LENGTHS))
   print(pathlib.Path(OUT.value).read_text())
 
 

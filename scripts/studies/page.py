@@ -5,12 +5,13 @@ import pathlib
 from pe_jax.report import lengths_table
 
 
-def write(path, setup, groups, lengths, curves):
+def write(path, setup, dated, groups, lengths, curves):
   """The page.
 
   Args:
     path: the .md to write; figures go beside it.
     setup: lines on what was run.
+    dated: when and on which seeds, for every section.
     groups: {title: Findings}.
     lengths: `statistics.lengths.Lengths`, of all seeds together.
     curves: as from `language.curves`, and the lengths they are at.
@@ -33,9 +34,9 @@ def write(path, setup, groups, lengths, curves):
     '',
   ]
   for title, found in groups.items():
-    text += [f'## {title}', '', '| | claim | seeds | wanted | verdict |', '|---|---|---|---|---|']
+    text += [f'## {title}', '', dated, '', '| | claim | seeds | wanted | verdict |', '|---|---|---|---|---|']
     text += ['| ' + ' | '.join(finding.cells()) + ' |' for finding in found] + ['']
-  text += ['## Three lengths', '', '```', lengths_table.lengths(lengths), '```', '']
+  text += ['## Three lengths', '', dated, '', '```', lengths_table.lengths(lengths), '```', '']
   path.write_text('\n'.join(text))
 
 
