@@ -1,6 +1,6 @@
 """Several seeds of one configuration in one process: their states are stacked, and one `vmap` of the step serves all of them.
 
-Each seed is a run like any other (`train.Loop`) in a folder of its own, with its own start, order of data, log and checkpoints, and has the
+Each seed is a run like any other (`loop.Loop`) in a folder of its own, with its own start, order of data, log and checkpoints, and has the
 numbers of a run alone to rounding: either may go on where the other stopped. A finished seed is left out. Seeds that were stopped at
 different steps meet first, while those ahead wait, so that nothing is lost or trained twice. One whose numbers are not finite, or whose
 folder another process takes over, ends, and the others go on.

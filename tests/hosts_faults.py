@@ -1,6 +1,6 @@
 """Faults against what docs/guarantees.md promises of several processes, in the form of run_faults.py."""
 
-HOSTS, TRAIN, CHECKPOINT = 'pe_jax/hosts.py', 'pe_jax/train.py', 'pe_jax/checkpoint.py'
+HOSTS, LOOP, CHECKPOINT = 'pe_jax/hosts.py', 'pe_jax/loop.py', 'pe_jax/checkpoint.py'
 PAIR, TOGETHER = 'tests/test_hosts.py::test_', 'tests/test_hosts_together.py::test_'
 AS_ONE = f'{PAIR}two_processes_of_two_devices_train_as_one_of_four'
 
@@ -14,7 +14,7 @@ ROWS = (
   ),
   (
     'every process writes the log',
-    TRAIN,
+    LOOP,
     'metrics.Log(self.folder, first, config) if hosts.is_first() else metrics.NoLog()',
     'metrics.Log(self.folder, first, config)',
     (AS_ONE,),

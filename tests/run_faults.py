@@ -3,7 +3,7 @@
 One of the tests must fail. `make mutants` plants them beside those of mutants.py; tests/test_guarantees.py sees that every promise has one.
 """
 
-TRAIN, CHECKPOINT, SAVED = 'pe_jax/train.py', 'pe_jax/checkpoint.py', 'pe_jax/saved.py'
+LOOP, CHECKPOINT, SAVED = 'pe_jax/loop.py', 'pe_jax/checkpoint.py', 'pe_jax/saved.py'
 WORKDIR, OWNER, CHANGES, STEP = 'pe_jax/workdir.py', 'pe_jax/owner.py', 'pe_jax/changes.py', 'pe_jax/step.py'
 KILLED = 'tests/test_kills.py::test_a_run_that_is_killed_at_random_ends_with_the_bits_of_one_that_is_not[learned concat x4]'
 RESTORED = "    return self.spread.put_state(state) if self.config.parallel == 'pmap' else state\n"
@@ -14,15 +14,15 @@ ROWS = (
   # A run that is killed
   (
     'random key forgotten',
-    TRAIN,
+    LOOP,
     RESTORED,
     '    return self.spread.put_state(dataclasses.replace(state, key=jax.random.PRNGKey(latest)))\n',
     (KILLED,),
   ),
-  ('optimizer forgotten', TRAIN, RESTORED, '    return self.spread.put_state(dataclasses.replace(state, opt=start.opt))\n', (KILLED,)),
+  ('optimizer forgotten', LOOP, RESTORED, '    return self.spread.put_state(dataclasses.replace(state, opt=start.opt))\n', (KILLED,)),
   (
     'data shifted by a batch',
-    TRAIN,
+    LOOP,
     "    self.batches.set_state(saved['position'])\n",
     "    self.batches.set_state(saved['position'])\n    next(self.batches)\n",
     (KILLED,),
@@ -168,7 +168,7 @@ ROWS = (
   ),
   (
     'other data taken',
-    TRAIN,
+    'pe_jax/train.py',
     '    if not override:\n      workdir_lib.check_data',
     '    if override:\n      workdir_lib.check_data',
     ('tests/test_train.py::test_other_text_under_the_same_path_is_refused',),
@@ -183,7 +183,7 @@ ROWS = (
   # Signals
   (
     'signal forgotten until the first step',
-    TRAIN,
+    LOOP,
     '      if (stop := self.stopped_by.now()) and first < config.num_train_steps:\n',
     '      if stop := None:\n',
     ('tests/test_preemption.py::test_a_signal_in_any_phase_saves_the_step_that_was_reached_and_a_second_one_changes_nothing',),
@@ -219,14 +219,14 @@ ROWS = (
   ),
   (
     'never enough in a row',
-    TRAIN,
+    LOOP,
     'self.skipped + 1, self.in_a_row + 1\n',
     'self.skipped + 1, 1\n',
     ('tests/test_nonfinite.py::test_skip_stops_after_so_many_in_a_row_even_if_a_resume_lies_between',),
   ),
   (
     'place of the next batch',
-    TRAIN,
+    LOOP,
     '        self.pending.append((n, numbers, batch, before))\n',
     '        self.pending.append((n, numbers, batch, position))\n',
     ('tests/test_nonfinite.py::test_the_batch_can_be_replayed',),
