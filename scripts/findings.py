@@ -6,6 +6,7 @@
 60 to 90 minutes on two cores. Interrupted, it goes on where it was.
 """
 
+import atexit
 import datetime
 import json
 import pathlib
@@ -41,7 +42,6 @@ def main():
     (algorithms.jobs(folder, seeds, steps), 'tasks'),
   ):
     launch.train(jobs, name)
-    minutes()
   progress.say('measuring')
   found = language.measure(folder, seeds, MAX_TARGETS.value)
   groups = {
@@ -64,7 +64,7 @@ def main():
 
 
 def stopwatch(folder):
-  """A function that says the minutes until now, with those of earlier starts on the same folder."""
+  """A function that says the minutes until now, with those of earlier starts on the same folder that did not end by SIGKILL."""
   path, start = folder / 'seconds.json', time.monotonic()
   before = json.loads(path.read_text()) if path.exists() else 0.0
 
@@ -74,6 +74,7 @@ def stopwatch(folder):
     path.write_text(json.dumps(seconds))
     return seconds / 60
 
+  atexit.register(minutes)
   return minutes
 
 

@@ -127,6 +127,23 @@ def agreements(index):
   return out | {'stop': said, 'now': stopped_by.now()}
 
 
+def too_long(index):
+  """What both are told of a length that process 1 alone has no memory for."""
+  import jax
+  import jax.numpy as jnp
+
+  from pe_jax.evaluate import memory
+
+  compiled, available = jax.jit(lambda x: x + 1).lower(jnp.zeros(LENGTH)).compile(), memory.available
+  memory.available = lambda: available() if index == 0 else 1
+  try:
+    memory.check(compiled, LENGTH)
+  except UserError as error:
+    return [error.exit_code, str(error)]
+  finally:
+    memory.available = available
+
+
 def damage(index):
   """Of two checkpoints process 1 finds the newer one damaged: from which both go on, and what is set aside."""
   import jax
@@ -196,7 +213,7 @@ def main():
   with runs.quick_compiles():
     out = {'index': index, 'devices': [jax.process_count(), jax.device_count(), jax.local_device_count()]}
     out |= {'evaluations': evaluations(), 'by_position': by_position(), 'training': training(), 'agreements': agreements(index)}
-    out |= {'damage': damage(index), 'taken over': taken_over(index), 'not finite': not_finite()}
+    out |= {'too long': too_long(index), 'damage': damage(index), 'taken over': taken_over(index), 'not finite': not_finite()}
   print(json.dumps(out))
 
 

@@ -8,8 +8,9 @@ import pytest
 import tiny
 
 from pe_jax import attention, blockwise, encodings, model
-from pe_jax.encodings.base import Dims, Traits, Where, run_length, skew
+from pe_jax.encodings.base import Dims, Traits, Where, run_length
 from pe_jax.encodings.base import Encoding as Record
+from pe_jax.encodings.distances import skew
 
 DIMS = Dims(4, 2, 8, 32, 16)
 NOPE = Record(traits=Traits(relative=True))

@@ -67,6 +67,13 @@ def test_an_error_a_difference_and_a_signal_of_one_process_are_those_of_both():
   assert first['now'] == second['now'] == 'SIGTERM'
 
 
+def test_a_length_that_one_process_has_no_memory_for_is_refused_by_both():
+  first, second = (one['too long'] for one in worked())
+  assert second[0] == 2
+  assert second[1].startswith('lengths: 16 tokens need 0.0 GB beside the parameters')
+  assert first == [2, f'process 1: {second[1]}']
+
+
 def test_a_checkpoint_that_one_process_finds_damaged_is_set_aside_for_both():
   assert both('damage') == {'from': [3, 3], 'left': [3], 'aside': ['4']}
 

@@ -19,7 +19,7 @@ from pe_jax.errors import ConfigError
 if typing.TYPE_CHECKING:
   from pe_jax.encodings import base  # at run time it would import jax, which a misspelt name need not wait for
 
-_SUPPORT = ('__init__', 'base', 'combine', 'draws', 'grammar', 'pair_network', 'phases', 'frequency_maps')
+_SUPPORT = ('__init__', 'base', 'combine', 'distances', 'draws', 'grammar', 'pair_network', 'phases', 'frequency_maps')
 # Each is rope(map=…) under a name of its own.
 MAPS = (
   'linear', 'ntk', 'dynamic_ntk', 'yarn', 'dynamic_yarn', 'ntk_by_parts', 'llama3', 'longrope', 'p_rope', 'abf', 'reversed_by_parts',

@@ -37,7 +37,7 @@ def sums_from(x_BHTS):
 
 
 def found(rows_BHTP, index_BHTS):
-  """rows[b, h, t, index[b, h, t, s]]. A CPU looks into one long array in a tenth of the time that many take, its gradient in a fifth."""
+  """rows[b, h, t, index[b, h, t, s]]. A CPU is many times faster at looking into one long array than into many."""
   if jax.device_count() > 1:  # where the batch is spread over devices, one array of all rows would have to be gathered from them
     return jnp.take_along_axis(rows_BHTP, index_BHTS, axis=-1, mode='promise_in_bounds')
   size = rows_BHTP.shape[-1]

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from pe_jax.encodings import pair_network
-from pe_jax.encodings.base import Encoding, of_distance
+from pe_jax.encodings.base import Encoding
+from pe_jax.encodings.distances import of_distance
 from pe_jax.errors import ConfigError
 
 

@@ -20,13 +20,13 @@ def lines(run, lengths):
   found = [
     ('trained', f'{train}', 'tokens of a row'),
     ('configured', own.acceptable.text(train) if own else 'not measured', 'positions that the encoding has'),
-    ('framework', f'{POSITIONS}', 'position ids; a learned table ends earlier'),
+    ('framework', f'{own.acceptable.passed if own and own.acceptable.passed else POSITIONS}', 'more is refused'),
     (
       'one request',
       own.computable.text(train) if own else f'>= {computed}' if computed else 'not measured',
       'one row, computed or compiled',
     ),
-    ('a batch', f'>= {train}', f'in rows of a batch of {config.get("batch_size")}, which training computed{device}'),
+    ('a batch', f'>= {train}' if run.step else 'not measured', f'in each of {config.get("batch_size")} rows, computed in training{device}'),
   ]
   found += [('reliable', '', x.text()) for _, x in lengths] or [
     ('reliable', 'not measured', '(context rows beyond the training length are needed)')

@@ -167,11 +167,9 @@ def temperature(runs):
 
 def context(run, readings, length):
   """{name: loss at a length less RoPE's at L, of the same targets}."""
-  found = run.evaluate([L, length], ['rope', *readings.values()], ['context'], options=OPTIONS)
-  loss = {(r['asked_encoding'], r['length']): r['nll'] for r in found}
-  (before,) = (value for (name, n), value in loss.items() if n == L and name == found[0]['trained_encoding'])
-  asked = list(dict.fromkeys(r['asked_encoding'] for r in found if r['length'] == length))
-  return {name: loss[spec, length] - before for name, spec in zip(readings, asked[-len(readings) :], strict=True)}
+  rows = run.evaluate(sorted({L, length}), ['rope', *readings.values()], ['context'], options=OPTIONS)
+  before, after = ([r['nll'] for r in rows if r['length'] == n] for n in (L, length))  # each in the order of the readings
+  return {name: nll - before[0] for name, nll in zip(readings, after[1:], strict=True)}
 
 
 def read_outs(runs):
