@@ -10,7 +10,7 @@ import pytest
 import tiny_runs as runs
 
 import pe_jax
-from pe_jax import metrics, owner, seeds, step, train, workdir
+from pe_jax import fingerprint, metrics, owner, seeds, step, train, workdir
 from pe_jax.errors import ConfigDiffers, ConfigError, NotFinite, Preempted, WorkdirInUse
 
 pytestmark = pytest.mark.xdist_group('seeds')  # what is made once in a process is used by all of the file
@@ -67,13 +67,13 @@ def test_three_seeds_together_are_the_three_runs_alone(tmp_path, capsys):
     assert_same_run(folder, alone(seed))
     assert names(folder) == names(alone(seed))
     assert losses[seed] == done(folder)['validation_loss'] == pytest.approx(done(alone(seed))['validation_loss'], abs=1e-5)
-    assert done(folder)['params_sha256'] == train.digest(pe_jax.load(folder).params)
+    assert done(folder)['params_sha256'] == fingerprint.digest(pe_jax.load(folder).params)
     for name in ('config.json', 'data.json'):
       assert (folder / name).read_bytes() == (alone(seed) / name).read_bytes()
     environment = json.loads((folder / 'env.json').read_text())
     assert environment.pop('seeds_together') == list(SEEDS)
     assert environment == json.loads((alone(seed) / 'env.json').read_text())
-  assert len({train.digest(pe_jax.load(folder).params) for folder in together.values()}) == 3
+  assert len({fingerprint.digest(pe_jax.load(folder).params) for folder in together.values()}) == 3
   before = {seed: runs.contents(folder) for seed, folder in together.items()}
   assert seeds.run(runs.config(**CHANGES), together) == losses
   assert train.run(runs.config(**CHANGES, seed=102), together[102]) == losses[102]

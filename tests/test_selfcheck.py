@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 import tiny_runs as runs
 
-from pe_jax import loop, model, selfcheck
+from pe_jax import fingerprint, model, selfcheck
 from pe_jax.selfcheck import Row, checks, contract, kernels, killed, order, properties, table, together
 
 pytestmark = pytest.mark.xdist_group('selfcheck')
@@ -35,7 +35,7 @@ def quick():
 def test_three_runs_have_one_result_and_two_are_told(monkeypatch):
   assert checks.three_times('learned') == {'holds': True, 'worst': '1 result', 'allowed': '1 result', 'note': ''}
   digests = iter('aab')
-  monkeypatch.setattr(loop, 'digest', lambda params: next(digests))
+  monkeypatch.setattr(fingerprint, 'digest', lambda params: next(digests))
   found = checks.three_times('learned')
   assert (found['holds'], found['worst']) == (False, '2 results')
 

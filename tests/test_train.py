@@ -202,18 +202,18 @@ def test_a_state_saved_on_four_devices_is_the_same_on_one_and_on_eight(tmp_path)
 
   spread, state = on(2, 2)
   state, _ = spread.step(state, spread.put_batch(batch_of_ones(8)))
-  digest = train.digest(state)
+  digest = fingerprint.digest(state)
   checkpoints = Checkpoints(tmp_path)
   checkpoints.save(1, state, {'position': {}, 'targets': 8})
   # The save is asynchronous and the next step donates the state it was given.
   state, _ = spread.step(state, spread.put_batch(batch_of_ones(8)))
   checkpoints.close()
-  assert train.digest(state) != digest
+  assert fingerprint.digest(state) != digest
   for shape in [(1, 1), (8, 1), (4, 2)]:
     reader = Checkpoints(tmp_path, read_only=True)
     like = on(*shape)[1]
     restored, progress = reader.restore(1, like)
-    assert (train.digest(restored), progress['targets']) == (digest, 8)
+    assert (fingerprint.digest(restored), progress['targets']) == (digest, 8)
     assert {name: [p.dtype, list(p.shape), p.sum] for name, p in fingerprint.of(restored).items()} == progress['arrays']
     assert jax.tree.structure(restored) == jax.tree.structure(like)
     for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(like)):
@@ -246,7 +246,7 @@ def test_a_foreign_folder_among_the_checkpoints_is_set_aside_and_the_run_goes_on
 
 def test_load_gives_the_parameters_alone():
   run = pe_jax.load(runs.trained('rope'))
-  assert train.digest(run.params) == json.loads((runs.trained('rope') / 'DONE').read_text())['params_sha256']
+  assert fingerprint.digest(run.params) == json.loads((runs.trained('rope') / 'DONE').read_text())['params_sha256']
   assert set(run.params) == {'decoder', 'encoding'}
   assert (run.step, run.params['encoding'], pe_jax.load(runs.trained('rope'), 'best').step) == (4, {}, 4)
   assert all(x.devices() == {jax.devices()[0]} for x in jax.tree.leaves(run.params))
@@ -279,7 +279,7 @@ def test_the_decoder_starts_equal_under_every_encoding():
   for name in ('nope', 'rope', 'learned', 't5'):
     config = resolve.resolve(runs.config(encoding=name))
     started.append(model.init(config, encodings.make(name, model.dims(config)), jax.random.PRNGKey(config.seed))['decoder'])
-  assert len({train.digest(s) for s in started}) == 1
+  assert len({fingerprint.digest(s) for s in started}) == 1
 
 
 def starting_params(**changes):
@@ -294,7 +294,7 @@ def test_a_run_starts_from_another_under_a_map_at_four_times_the_length(tmp_path
   source = runs.trained('rope')
   run = pe_jax.load(source)
   started, _ = starting_params(encoding='yarn(factor=4)', train_length=64, init_from=str(source))
-  assert train.digest(started) == train.digest(run.params)
+  assert fingerprint.digest(started) == fingerprint.digest(run.params)
   config = runs.config(encoding='yarn(factor=4)', train_length=64, init_from=str(source), eval_every_steps=1, optim__learning_rate=1e-5)
   loss = train.run(config, tmp_path)
   fresh = pe_jax.load(tmp_path)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from pe_jax import config as config_lib
-from pe_jax import encodings, model, optim, parallel, resolve, step, train
+from pe_jax import encodings, fingerprint, model, optim, parallel, resolve, step, train
 from pe_jax.data import packing
 from pe_jax.errors import UserError
 from pe_jax.selfcheck import Row, contract, kernels
@@ -89,7 +89,7 @@ def three_times(spec):
       state, numbers = spread.step(state, spread.put_batch(batch))
     if not numbers['finite']:
       return {'holds': False, 'note': f'loss {numbers["loss"]}'}
-    digests.add(train.digest(spread.get_state(state).params))
+    digests.add(fingerprint.digest(spread.get_state(state).params))
   different = len(digests)
   flag = 'XLA_FLAGS=--xla_gpu_deterministic_ops=true may help' if jax.default_backend() == 'gpu' else ''
   note = flag if different > 1 else ''

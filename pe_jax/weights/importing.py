@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from pe_jax import config as config_lib
-from pe_jax import encodings, hf_config, model, progress, resolve, train
+from pe_jax import encodings, fingerprint, hf_config, model, progress, resolve, train
 from pe_jax import workdir as workdir_lib
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.errors import ConfigError, DataError
@@ -222,5 +222,5 @@ def _card(source, opened, declaration, config, params, kinds):
     'tokenizer': config.data.tokenizer,
     'eos_token_id': opened.given.get('eos_token_id'),
     'notes': list(declaration.notes),
-    'params_sha256': train.digest(params),
+    'params_sha256': fingerprint.digest(params),
   }

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tiny_runs as runs
 
-from pe_jax import data, encodings, model, optim, resolve, step, train
+from pe_jax import data, encodings, fingerprint, model, optim, resolve, step
 from pe_jax.selfcheck.properties import SETTINGS
 
 EVERY = [SETTINGS.get(name, name) for name in encodings.names()]
@@ -25,7 +25,7 @@ def started(spec, seed=3):
   """(digest of the decoder's weights and of what dropout and positions are drawn from; the encoding's parameters)"""
   config = resolved(spec, seed)
   state = step.init(config, encodings.make(config.encoding, model.dims(config)), optim.make(config))
-  return train.digest((state.params['decoder'], state.key)), state.params['encoding']
+  return fingerprint.digest((state.params['decoder'], state.key)), state.params['encoding']
 
 
 def test_at_one_seed_every_encoding_starts_from_the_same_weights():
@@ -44,7 +44,7 @@ def test_encodings_that_share_parameters_start_from_the_same():
 def test_at_one_seed_every_encoding_reads_the_same_rows():
   def read(spec, seed=3):
     batches, rows, record = data.streams(resolved(spec, seed))
-    return train.digest([next(batches) for _ in range(3)]), train.digest(rows.as_dict()), record
+    return fingerprint.digest([next(batches) for _ in range(3)]), fingerprint.digest(rows.as_dict()), record
 
   wanted = read('nope')
   assert {spec for spec in EVERY if read(spec) != wanted} == set()

@@ -19,7 +19,7 @@ from ml_collections import config_flags
 
 import pe_jax
 from pe_jax import config as config_lib
-from pe_jax import encodings, model, optim, parallel, resolve, step, train
+from pe_jax import encodings, fingerprint, model, optim, parallel, resolve, step, train
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.data import packing
 from pe_jax.errors import ConfigDiffers, ConfigError, DataError, UserError
@@ -93,7 +93,7 @@ def test_p28_the_last_step_is_saved_and_a_run_of_eight_devices_is_read_on_one():
   checkpoints.close()
   run = pe_jax.load(folder())
   assert run.step == 25
-  assert train.digest(run.params) == json.loads((folder() / 'DONE').read_text())['params_sha256']
+  assert fingerprint.digest(run.params) == json.loads((folder() / 'DONE').read_text())['params_sha256']
   assert {len(leaf.devices()) for leaf in jax.tree.leaves(run.params)} == {1}
 
 
@@ -175,7 +175,7 @@ def test_p45_dropout_and_initial_parameters_do_not_depend_on_the_devices():
     enc, tx = encodings.make(config.encoding, model.dims(config)), optim.make(config)
     spread = parallel.make(config, step.make(config, enc, tx), step.make_eval(config, enc), jax.devices()[:devices])
     state = step.init(config, enc, tx)
-    started.append(train.digest(state.params))
+    started.append(fingerprint.digest(state.params))
     state, found = spread.put_state(state), []
     for _ in range(3):
       state, numbers = spread.step(state, spread.put_batch(batch))

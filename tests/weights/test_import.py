@@ -12,7 +12,7 @@ import tiny_weights as made
 
 import pe_jax
 from pe_jax import config as config_lib
-from pe_jax import diagnose, train, workdir
+from pe_jax import diagnose, fingerprint, train, workdir
 from pe_jax.errors import ConfigDiffers, ConfigError, DataError, WriteError
 from pe_jax.weights import exporting, importing, vocabulary
 
@@ -64,7 +64,7 @@ def test_the_folder_of_an_import_is_that_of_a_run(run):
   )
   assert json.loads((path / 'env.json').read_text())['backend'] == 'cpu'
   loaded = pe_jax.load(path)
-  assert train.digest(loaded.params) == card['params_sha256']
+  assert fingerprint.digest(loaded.params) == card['params_sha256']
   assert loaded.step == 0
 
 
