@@ -68,7 +68,7 @@ def default():
   c.data.name = ''  # tfds: dataset name with its config, e.g. 'c4/en'; task: a task with its fields, e.g. 'copy(symbols=26)'
   c.data.text_key = 'text'  # tfds: the feature that holds the text
   c.data.path = ''  # text: a file or a folder of .txt and .jsonl
-  c.data.train_split = 'train'
+  c.data.train_split = 'train'  # tfds and python_source also take a slice, 'train[:10%]'
   c.data.validation_split = 'validation'
   c.data.test_split = 'test'
   c.data.tokenizer = 'bytes'  # 'bytes', or the path of a sentencepiece .model; a task brings its own

@@ -77,6 +77,10 @@ def test_two_processes_build_once_without_tensorflow_and_read_the_same(tmp_path,
   names = sorted(name for d in split.values() for name in d.record['files'])
   assert names == sorted([*(f'm{i}.py' for i in range(60)), 'pkg/latin.py'])
   assert {d.record['skipped_files'] for d in split.values()} == {2}
+  few = settings(tmp_path)
+  few.train_split = 'train[:5]'
+  assert list(python_source.documents(few, 'train', stdlib=stdlib)) == list(split['train'])[:5]
+  assert python_source.documents(few, 'validation', stdlib=stdlib).record == split['validation'].record
   contents = {bytes(text) for d in split.values() for text in d}
   assert '# -*- coding: latin-1 -*-\ns = "ä"\n'.encode() in contents
   assert len(contents) == 61

@@ -98,6 +98,13 @@ def test_a_bad_line_is_named_by_its_number(tmp_path, line, message):
     open_documents(settings(tmp_path), 'train')
 
 
+def test_a_slice_is_refused_since_documents_are_dealt_out_by_a_hash(tmp_path):
+  jsonl(tmp_path / 'a.jsonl', [f'{i}' for i in range(100)])
+  data = settings(tmp_path, train_split='train[:10%]')
+  with pytest.raises(ConfigError, match=r"data\.train_split: 'train\[:10%\]', and source 'text' has no slices"):
+    open_documents(data, 'train')
+
+
 def test_the_text_key_is_a_field(tmp_path):
   jsonl(tmp_path / 'a.jsonl', [f'{i}' for i in range(100)], key='body')
   assert len(open_documents(settings(tmp_path, text_key='body'), 'train')) > 80

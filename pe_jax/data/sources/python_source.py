@@ -35,9 +35,10 @@ def documents(data, role, stdlib=None):
       f'{builder.data_path}: none of its {total} documents falls in {role}, since splits go by a hash of the content '
       '(use a full standard library, or another source)'
     )
-  record = {'source': 'python_source', 'name': info.full_name, 'split': role}
-  texts = tfds_source.open_split(builder, role, f'data.{role}_split', 'text', 'strict', record)
-  paths = tfds_source.open_split(builder, role, f'data.{role}_split', 'path', 'strict', {})
+  field = f'{role}_split'
+  record = {'source': 'python_source', 'name': info.full_name, 'split': data[field]}
+  texts = tfds_source.open_split(builder, data[field], f'data.{field}', 'text', 'strict', record)
+  paths = tfds_source.open_split(builder, data[field], f'data.{field}', 'path', 'strict', {})
   named = sorted(zip([p.decode() for p in paths], list(texts)))
   record |= {'bytes': sum(len(content) for _, content in named), 'files': [name for name, _ in named]}
   record |= {'sha256': fingerprint(named), 'skipped_files': (info.metadata or {}).get('skipped_files', 0)}

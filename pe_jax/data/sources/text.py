@@ -40,6 +40,10 @@ def stamp(path):
 
 
 def _documents(data, role):
+  if role != 'all' and data[f'{role}_split'] != role:
+    raise ConfigError(
+      f"data.{role}_split: '{data[f'{role}_split']}', and source 'text' has no slices, it deals documents out by a hash (leave '{role}')"
+    )
   root, names = files(data.path, role == 'all')
   places, stamps, bytes_, replaced, total = [], {}, 0, 0, 0
 
