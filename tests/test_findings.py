@@ -3,10 +3,14 @@
 import dataclasses
 import itertools
 
+import jax
+import numpy as np
 import pytest
-from studies import algorithms, dispersion, language, page
+import tiny_runs
+from studies import algorithms, dispersion, habits, language, page
 from studies.finding import Finding
 
+import pe_jax
 from pe_jax import launch
 from pe_jax.errors import UserError
 
@@ -44,7 +48,7 @@ def made_up():
         'accounting': {'in_range': 1.5, 'actual': 1.4, 'residual': -0.02},
         'by_unit': {'nll': [1.0 * n, 2.0 * n], 'targets': [32, 64]},
       }
-      for protocol in language.PROTOCOLS
+      for protocol in language.PROTOCOLS.get(arm, ['context'])
       for e in range(count)
       for n in language.LENGTHS
     ]
@@ -85,7 +89,9 @@ def test_jobs_are_started_as_train_py_wants_them(tmp_path):
     *language.tuning_jobs(tmp_path, SEEDS, 5),
     *algorithms.jobs(tmp_path, SEEDS, dict.fromkeys(algorithms.TASKS, 5)),
   ]
-  assert len({job.workdir for job in jobs}) == len(jobs) == 2 * (len(language.ARMS) + len(language.TUNED) + 3 + 3 + 4 + 1)
+  assert (
+    len({job.workdir for job in jobs}) == len(jobs) == 2 * (len(language.ARMS) + len(language.FEW) + len(language.TUNED) + 3 + 3 + 4 + 1)
+  )
   command = language.tuning_jobs(tmp_path, SEEDS, 5)[0].command()
   assert f'--config.init_from={tmp_path}/rope-1' in command
   assert f'--config.encoding={language.TUNED["YaRN"]}' in command
@@ -101,15 +107,31 @@ def test_slopes_are_of_layers_and_heads_in_the_longest_row():
   assert by_claim['slope of ALiBi’s steepest head, the largest of the layers'].values == pytest.approx((5.0, 10.0))
 
 
+def test_distance_explains_all_of_a_score_that_depends_on_it_alone_and_nothing_of_noise():
+  i_T = np.arange(64)
+  of_distance_TS, noise_TS = np.sin(i_T[:, None] - i_T), np.random.default_rng(0).normal(size=(64, 64))
+  assert habits.by_distance(np.stack([of_distance_TS] * 2)) == pytest.approx(1)
+  assert habits.by_distance(np.stack([of_distance_TS, noise_TS])) == pytest.approx(0.5, abs=0.03)  # 64 means of 2080 numbers: 3 % by chance
+
+
+def test_a_share_of_attention_is_of_the_keys_that_were_picked():
+  run = pe_jax.load(tiny_runs.trained(encoding='nope'))
+  zero = jax.tree.map(np.zeros_like, run.params)  # all keys alike
+  one_back_TS = np.eye(4, 16, 16 - 4 - 1, dtype=bool)
+  found_NH = habits.shares(run, run.encoding(), zero, 16, one_back_TS)
+  np.testing.assert_allclose(found_NH, np.mean([1 / n for n in range(13, 17)]), rtol=1e-5)
+
+
 def test_the_page_has_every_claim_and_its_verdict(tmp_path):
   found = made_up()
   groups = {'Language models': language.findings(found, SEEDS)}
   curves = (*language.curves(found, SEEDS), language.LENGTHS)
-  page.write(tmp_path / 'findings.md', ['A line.'], groups, language.lengths(found, SEEDS), curves)
+  page.write(tmp_path / 'findings.md', ['A line.'], 'A day.', groups, language.lengths(found, SEEDS), curves)
   text = (tmp_path / 'findings.md').read_text()
   assert (tmp_path / 'findings.png').stat().st_size > 10_000
   for finding in groups['Language models']:
     assert f'| {finding.claim} |' in text
+  assert text.count('\nA day.\n') == 2
   assert text.count('| robust |') == sum(f.verdict == 'robust' for f in groups['Language models'])
   assert 'one-sided 95% bounds over 2 runs and 2 documents or spans' in text
 

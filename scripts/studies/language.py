@@ -12,7 +12,7 @@ from studies.finding import Finding
 
 L = 64
 LENGTHS = [L, 2 * L, 4 * L, 8 * L]
-OPTIONS = evaluate.Options(span=L // 2, spans=256)
+OPTIONS = evaluate.Options(span=L // 2, spans=256, arms=False)
 PROTOCOLS = {'alibi': ['context', 'nonoverlapping']}  # of an arm; the others have 'context' alone
 STEEP = tuple(8 * 2.0 ** (-2 * h) for h in (1, 2, 3, 4))  # official slopes x 512 / L: penalties that the length is long enough to show
 ARMS = {
@@ -40,16 +40,16 @@ MAPS = {
 }
 TUNED = {'YaRN': f'yarn(factor=4, original_length={L}, {SLOW})', 'PI': f'linear(factor=4, original_length={L})', 'raw': 'rope'}
 TUNE_STEPS = 150
+FEW_FILES = 8
+FEW = {f'{name}, {FEW_FILES} files': name for name in ('sinusoidal', 'learned')}
 
 
 def jobs(folder, seeds, steps):
   """From scratch."""
   config = f'{launch.ROOT}/configs/quickstart.py:rope,train_length={L},steps={steps}'
-  return [
-    launch.Job(folder / f'{name}-{seed}', f'{config},seed={seed}', steps, {'encoding': encoding})
-    for seed in seeds
-    for name, encoding in ARMS.items()
-  ]
+  arms = {name: {'encoding': encoding} for name, encoding in ARMS.items()}
+  arms |= {name: {'encoding': encoding, 'data.train_split': f'train[:{FEW_FILES}]'} for name, encoding in FEW.items()}
+  return [launch.Job(folder / f'{name}-{seed}', f'{config},seed={seed}', steps, fields) for seed in seeds for name, fields in arms.items()]
 
 
 def tuning_jobs(folder, seeds, steps):

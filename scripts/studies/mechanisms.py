@@ -8,24 +8,24 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from pe_jax import attention, evaluate, model, probes
+from pe_jax import attention, evaluate, model
 from pe_jax.encodings import rope, sinusoidal
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import prefix, score
 from studies.finding import Finding
-from studies.language import ARMS, OPTIONS, SLOW, L
+from studies.language import ARMS, FEW, OPTIONS, SLOW, L
 
-FEW = 64  # windows
+WINDOWS = 64
 
 
-def measure(folder, seeds):
-  """{seed: [(claim, words, value, unit)]}, the same lines for every seed."""
+def measure(folder, seeds, studies):
+  """{seed: [(claim, words, value, unit)]}, the same lines for every seed; `studies` get {arm: run}."""
   import pe_jax
 
   found = {}
   for seed in seeds:
-    runs = {arm: pe_jax.load(folder / f'{arm}-{seed}') for arm in ARMS}
-    found[seed] = [line for study in STUDIES for line in study(runs)]
+    runs = {arm: pe_jax.load(folder / f'{arm}-{seed}') for arm in [*ARMS, *FEW]}
+    found[seed] = [line for study in studies for line in study(runs)]
   return found
 
 
@@ -40,7 +40,7 @@ def findings(found, seeds):
 def windows(run, length):
   """The first windows of a length, as rows."""
   rows = prefix.full_windows(evaluate.subject(run.config, run.params), length)
-  return rows.take(np.arange(min(FEW, len(rows))))
+  return rows.take(np.arange(min(WINDOWS, len(rows))))
 
 
 def loss(run, enc, rows, last=L // 2):
@@ -109,8 +109,15 @@ def terms(runs):
   """The four parts of a score of sums, (content + position) . (content + position), in the first layer: the variance of each over the pairs
   of a text, as a share of their sum. The norm before the scores is that of the sum, so that parts add up.
   """
-  run = runs['sinusoidal']
-  m, decoder, rows = run.config.model, run.params['decoder'], windows(run, L)
+  run, seen_TS = runs['sinusoidal'], np.tril(np.ones((L, L), bool))
+  size = {name: np.var(s_BHTS[:, :, seen_TS], axis=-1).mean() for name, s_BHTS in scores(run, run.params).items()}
+  for name, variance in size.items():
+    yield 'B20', f'sinusoidal, scores of layer 1: share of {name}', variance / sum(size.values()), ''
+
+
+def scores(run, params):
+  """{words: (B, H, T, S)}: those four parts of an additive table's scores on windows of L tokens."""
+  m, decoder, rows = run.config.model, params['decoder'], windows(run, L)
   block, x_BTD = decoder['block_0'], decoder['embed']['embedding'][rows.tokens_BT] * np.sqrt(m.embed_dim)
   p_BTD = jnp.broadcast_to(sinusoidal.table(jnp.arange(L), m.embed_dim)[None], x_BTD.shape)
   size_BT1 = jnp.sqrt(jnp.mean(jnp.square(x_BTD + p_BTD), axis=-1, keepdims=True) + m.norm_epsilon)
@@ -119,13 +126,12 @@ def terms(runs):
     y_BTX = (part_BTD / size_BT1 * block['attention_norm']['scale']) @ block['attention'][name]['kernel']
     return y_BTX.reshape(*y_BTX.shape[:2], -1, m.head_dim)
 
-  seen_TS, size = np.tril(np.ones((L, L), bool)), {}
-  for of_query, a in (('content', x_BTD), ('position', p_BTD)):
-    for of_key, b in (('content', x_BTD), ('position', p_BTD)):
-      s_BHTS = np.asarray(jnp.einsum('bthk,bshk->bhts', heads(a, 'query'), heads(b, 'key')))
-      size[f'{of_query} of the query x {of_key} of the key'] = np.var(s_BHTS[:, :, seen_TS], axis=-1).mean()
-  for name, variance in size.items():
-    yield 'B20', f'sinusoidal, scores of layer 1: share of {name}', variance / sum(size.values()), ''
+  parts = {'content': x_BTD, 'position': p_BTD}
+  return {
+    f'{of_query} of the query x {of_key} of the key': np.asarray(jnp.einsum('bthk,bshk->bhts', heads(a, 'query'), heads(b, 'key')))
+    for of_query, a in parts.items()
+    for of_key, b in parts.items()
+  }
 
 
 def by_frequency(runs):
@@ -188,14 +194,4 @@ def attended(runs):
     yield 'A42', f'{arm}: share of attention on keys L and more back, at 8L', rows[8 * L]['beyond'], ''
 
 
-def written(runs):
-  """Texts of 8 L tokens, sampled: the last window of L beside the first, in 4-grams that the window has twice."""
-  for arm in ('rope', 'alibi'):
-    rows = runs[arm].probe([8 * L], ['repetition'], options=probes.Options(window=L, prompts=16))
-    of = {row['text']: row['windows'] for row in rows}
-    for kind in ('sampled', 'greedy', 'corpus'):
-      value = of[kind][-1]['seq_rep_4'] - of[kind][0]['seq_rep_4']
-      yield 'A36', f'{arm}, {kind} text: repeated 4-grams in the last {L} of {8 * L} tokens above those in the first {L}', value, ''
-
-
-STUDIES = (inside, extended, twice, back_in_range, terms, by_frequency, distances, temperature, read_outs, attended, written)
+STUDIES = (inside, extended, twice, back_in_range, terms, by_frequency, distances, temperature, read_outs, attended)
