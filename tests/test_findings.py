@@ -45,13 +45,15 @@ def made_up():
         'asked_encoding': f'e{e}',
         'length': n,
         'nll': 0.1 * number + 0.01 * e + n / 1000 * seed,
-        'accounting': {'in_range': 1.5, 'actual': 1.4, 'residual': -0.02},
+        'accounting': {'in_range': 1.5, 'actual': 1.4, 'predicted': 1.42, 'residual': -0.02},
         'by_unit': {'nll': [1.0 * n, 2.0 * n], 'targets': [32, 64]},
       }
       for protocol in language.PROTOCOLS.get(arm, ['context'])
       for e in range(count)
       for n in language.LENGTHS
     ]
+  for (number, name), seed in itertools.product(enumerate(language.TUNED), SEEDS):
+    found[f'tuned {name} at {language.EARLY}', seed] = 2.0 + 0.1 * number * seed
   return found
 
 
@@ -62,7 +64,13 @@ def test_findings_are_differences_of_the_rows_they_speak_of():
   assert by_claim['PI within L costs'].values == pytest.approx((0.01, 0.01))
   assert by_claim['YaRN (rotations, beta 4) at 4L is better than raw by'].values == pytest.approx((-0.06, -0.06))
   assert by_claim['ALiBi gains from L to 4L in non-overlapping windows'].values == pytest.approx((0.1, 0.1))
-  tuned = by_claim[f'{language.TUNE_STEPS} steps at 4L with YaRN: loss at 4L above that of L before']
+  assert by_claim['PI within L costs more than YaRN (rotations, beta 4) by'].values == pytest.approx((-0.05, -0.05))
+  assert by_claim['predicted ÷ actual gain: what needs no far text'].values == pytest.approx((0.8, 0.8))
+  assert by_claim['after 20 of these steps: validation loss with PI less that with YaRN'].values == pytest.approx((0.1, 0.2))
+  assert by_claim['alibi: reliable length, all seeds together'].values == (1.0,)  # nothing beyond L passes
+  (p,) = by_claim['ALiBi: D(4L) lies within 0.05 nats of 0, p'].values
+  assert p > 0.5  # .19 and .38
+  tuned = next(f for claim, f in by_claim.items() if claim.startswith(f'{language.TUNE_STEPS} steps at 4L with YaRN: loss at 4L'))
   assert tuned.values == pytest.approx([0.1 * (len(language.ARMS) - 2) + (256 - 64) / 1000 * seed for seed in SEEDS])
 
 
@@ -90,7 +98,7 @@ def test_jobs_are_started_as_train_py_wants_them(tmp_path):
     *algorithms.jobs(tmp_path, SEEDS, dict.fromkeys(algorithms.TASKS, 5)),
   ]
   assert (
-    len({job.workdir for job in jobs}) == len(jobs) == 2 * (len(language.ARMS) + len(language.FEW) + len(language.TUNED) + 3 + 3 + 4 + 1)
+    len({job.workdir for job in jobs}) == len(jobs) == 2 * (len(language.ARMS) + len(language.FEW) + len(language.TUNED) + 3 + 3 + 5 + 1)
   )
   command = language.tuning_jobs(tmp_path, SEEDS, 5)[0].command()
   assert f'--config.init_from={tmp_path}/rope-1' in command

@@ -14,7 +14,13 @@ COPY = {'alibi': 'alibi', 'rope': 'rope', 'sinusoidal': 'sinusoidal'}
 COPY_TASK = 'copy(draw="distinct", symbols=64)'
 # What one of the source documents gives as ALiBi's slopes, 2^(-h/H), beside the authors' 2^(-8h/H).
 WRONG = tuple(2.0 ** (-h / 4) for h in (1, 2, 3, 4))
-NEEDLE = {'alibi': 'alibi', 'alibi, wrong slopes': f'alibi(slopes={WRONG})', 'nope': 'nope', 'rope': 'rope'}
+NEEDLE = {
+  'alibi': 'alibi',
+  'alibi, wrong slopes': f'alibi(slopes={WRONG})',
+  'nope': 'nope',
+  'rope': 'rope',
+  'rope, base 10': 'rope(base=10.0)',
+}
 FAR, SHALLOW = 256, 0.25
 SORT = {'nope': 'nope', 'sinusoidal': 'sinusoidal', 'sinusoidal, randomized': 'randomized(sinusoidal, range=256)'}
 LEAK = {'rope, no mask': 'rope'}
@@ -117,6 +123,8 @@ def findings(found, seeds):
     *[share('B8', f'needle, {arm}: exact match at 61', at('needle', arm, 61)) for arm in NEEDLE],
     *[share('B8', f'needle, {arm}: in the first quarter of 256', at('needle', arm, FAR)) for arm in NEEDLE],
     share('B8', 'slopes 2^(-8h/H) less 2^(-h/H), there', at('needle', 'alibi', FAR) - at('needle', 'alibi, wrong slopes', FAR), 0.40),
+    share('B8', 'no positions less ALiBi, there', at('needle', 'nope', FAR) - at('needle', 'alibi', FAR), 0.0),
+    share('B3', 'RoPE with base 10 less that with 10000, there', at('needle', 'rope, base 10', FAR) - at('needle', 'rope', FAR)),
     share('B8', 'ALiBi at 256: rank correlation of the margin with the distance', at('needle', 'alibi', 'correlation'), -0.8, False),
     share('B8', 'no positions at 256: accuracy of the best depth less that of the worst', at('needle', 'nope', 'spread')),
     share('B-leak', 'no mask: nats a token above the optimal predictor', at('markov', unmasked, 'above'), -0.2, False),

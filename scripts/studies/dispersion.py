@@ -6,6 +6,7 @@ The probe `attention` on the language models at 2, 4 and 8 times L, slopes avera
 import numpy as np
 
 from pe_jax import probes
+from pe_jax.statistics import paired
 from studies.finding import Finding
 from studies.language import ARMS, L
 
@@ -45,6 +46,10 @@ def findings(found, seeds):
   return [
     *[say(f'slope of the entropy against ln n, {arm} ({ARMS[arm]})', of(arm)) for arm in READ],
     say('RoPE’s slope less ALiBi’s', of('rope') - of('alibi'), 0.09),
+    *[
+      say(f'and the lower end of its 95 % interval over seeds, {arm}', [paired.difference(of(arm) - of('alibi')).low], 0.0)
+      for arm in (('rope', 'nope') if len(seeds) > 1 else ())
+    ],
     say('slope of ALiBi’s steepest head, the largest of the layers', of('alibi', lambda x: x[:, 0].max()), 0.05, False),
     say('slope with scores x ln n / ln L ÷ without', of('rope, log-n') / of('rope'), 0.7, False),
   ]

@@ -1,4 +1,4 @@
-"""What goes on inside the language models of language.py, for claims about mechanisms. Nothing is trained, and nothing has a threshold.
+"""What goes on inside the language models of language.py, for claims about mechanisms. Nothing is trained, next to nothing has a threshold.
 
 Losses are of the last 32 targets of windows of unseen files, all windows of a length alike; a difference is taken on the same windows.
 """
@@ -16,6 +16,7 @@ from studies.finding import Finding
 from studies.language import ARMS, FEW, OPTIONS, SLOW, L
 
 WINDOWS = 64
+JUMP = 16
 
 
 def measure(folder, seeds, studies):
@@ -30,9 +31,9 @@ def measure(folder, seeds, studies):
 
 
 def findings(found, seeds):
-  """All of it, as `Finding`s without thresholds."""
+  """All of it, as `Finding`s; a line that goes on has a threshold and its side there."""
   return [
-    Finding(lines[0][0], lines[0][1], lines[0][3], tuple(float(value) for _, _, value, _ in lines))
+    Finding(lines[0][0], lines[0][1], lines[0][3], tuple(float(line[2]) for line in lines), *lines[0][4:])
     for lines in zip(*(found[seed] for seed in seeds), strict=True)
   ]
 
@@ -69,6 +70,10 @@ def extended(runs):
       after - before,
       'nats',
     )
+    if overflow == 'random':
+      jump = np.convolve(nll_T / weight_T, np.repeat([1.0, -1.0], JUMP) / JUMP, 'valid')  # at t: the mean from t on less that before
+      at = JUMP + int(np.argmax(jump))
+      yield 'B1', f'the largest rise between the means of {JUMP} positions is that far from {L}', abs(at - L), 'positions', 2, False
 
 
 def twice(runs):
