@@ -24,6 +24,7 @@ OTHER = np.arange(200, 220, dtype=np.int32)
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
   bos: int | None = BOS
+  byte_length_V: np.ndarray = dataclasses.field(default_factory=lambda: np.append(np.ones(BOS, np.int32), 0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +151,35 @@ def test_far_text_is_shuffled_or_replaced_and_near_text_stays():
   assert np.array_equal(other.targets_BT, rows.targets_BT)
 
 
+def test_far_text_of_a_single_document_is_replaced_by_what_the_row_has_nothing_of():
+  text = np.arange(40, dtype=np.int32)
+  subject = by_hand(documents=[text])
+  spans = context.choose(subject, 16, 2)
+  for n in range(20):
+    rows = spans.rows(subject, 16)
+    other = context.replaced(subject, rows, spans, 12, np.random.default_rng(n))
+    for row, was, targets in zip(other.tokens_BT, rows.tokens_BT, rows.targets_BT, strict=True):
+      assert np.array_equal(row[12:], was[12:])
+      assert not set(row[1:12]) & {*was[1:].tolist(), *targets.tolist()}
+      assert np.array_equal(np.diff(row[1:12]), np.ones(10))
+  # Of 20 tokens 16 are in every row, and no eleven are left in a piece.
+  short = by_hand()
+  rows = context.choose(short, 16, 2).rows(short, 16)
+  assert context.replaced(short, rows, context.choose(short, 16, 2), 12, np.random.default_rng(0)) is None
+  assert 'replaced_far' not in found(context, short, [16], span=2)[-1].convention
+
+
+def test_bits_are_counted_on_the_bytes_of_the_targets_that_were_scored():
+  """Of 20 tokens the last four are three bytes each: spans of 2 targets at the end are of other size than the whole text."""
+  size_V = np.append(np.ones(BOS, np.int32), 0)
+  size_V[116:120] = 3
+  subject = dataclasses.replace(by_hand(lambda t, p: 1.0 + 0 * p), tokenizer=Tokenizer(byte_length_V=size_V))
+  for module, scored in ((context, 2 + 2 * 3 + 2 * 3), (nonoverlapping, 16 + 4 * 3), (sliding, 16 + 4 * 3), (prefix, 16)):
+    measured = found(module, subject, [16], span=2)[-1]
+    got = evaluate.result.row(subject, measured)['bits_per_byte']
+    assert got == pytest.approx(measured.weight_T.sum() / np.log(2) / scored)
+
+
 def test_arms_tell_a_model_that_uses_far_text_from_one_that_does_not():
   """One costs less the more of its far tokens are its document's, the other looks at near text alone."""
   documents = [TEXT, OTHER]
@@ -230,8 +260,10 @@ def test_the_three_lengths_of_a_checkpoint(rows):
     assert lengths.reliable.lengths == (32, 64)
   need = [three.memory(subject, encodings.parse('rope'), n) for n in (64, 128)]
   assert 0 < need[0] < need[1]
-  assert three.computable(subject, 'rope', 64, budget=need[1]).passed >= 128
-  assert three.computable(subject, 'rope', 64, budget=need[0]).text() == '64'
+  assert three.computable(subject, 'rope', [16, 64], budget=need[1]).passed >= 128
+  assert three.computable(subject, 'rope', [16, 64], budget=need[0]).text() == '64'
+  assert three.computable(subject, 'rope', [16, 64], budget=need[0] - 1).text() == '16'
+  assert three.computable(subject, 'rope', [16, 64], budget=1).text() == '< 16'
   (gated,) = three.of_rows(subject, [r for r in found if r['asked_encoding'] == 'rope'], bar=0.1)
   assert gated.reliable.reach is None
 

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from pe_jax.evaluate.prefix import full_windows
-from pe_jax.evaluate.result import Measured, fingerprint
+from pe_jax.evaluate.result import Measured, targets
 from pe_jax.statistics import bootstrap
 
 
@@ -37,7 +37,7 @@ def measure(subject, spec, lengths, options, advance):
   windows_U = np.bincount(of_row)
   convention = {'window': longest, 'stride': longest, 'windows': len(rows), 'window_mean': float(longest)}
   convention['buckets'] = against_in_range(nll_UE, windows_U, edges(train, longest), train, options.seed)
-  yield Measured(longest, at_length, nll_T, np.full(longest, float(len(rows))), fingerprint(rows), convention)
+  yield Measured(longest, at_length, nll_T, np.full(longest, float(len(rows))), targets(subject, rows), convention)
 
 
 def edges(train, longest):

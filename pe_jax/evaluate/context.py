@@ -3,8 +3,8 @@
 Spans of targets are chosen in documents that are long enough. For each length n the n tokens that end with a span are fed, at positions
 0 .. n - 1, and the span alone is scored; n counts the span's own tokens. D(n) is the loss at n minus that at the training length L, paired
 span by span: below 0 the far context is used, above 0 it harms. Two more arms at n > L say what of the far context matters: its tokens in
-another order (shuffled_far), and another document's tokens (replaced_far). Where an arm's D equals D(n), that part of the far context is
-not used.
+another order (shuffled_far), and another document's tokens (replaced_far; of a single document a part that the row has nothing of, and if
+it has no such part the arm is left out). Where an arm's D equals D(n), that part of the far context is not used.
 
 What a reading is worth is told against the crop: the encoding of training on the last min(n, L) tokens, which costs nothing but the far
 context. Up to L the difference is what the reading costs inside, beyond L it pays only where it is below 0.
@@ -19,7 +19,8 @@ import numpy as np
 from pe_jax import data
 from pe_jax.evaluate import planted
 from pe_jax.evaluate.prefix import too_long
-from pe_jax.evaluate.result import Measured, fingerprint
+from pe_jax.evaluate.result import Measured, Targets
+from pe_jax.evaluate.result import targets as targets_of
 from pe_jax.statistics import bootstrap
 
 
@@ -65,7 +66,7 @@ class _Found:
   nll_T: np.ndarray
   weight_T: np.ndarray
   nll_U: np.ndarray
-  targets: str
+  targets: Targets
   arms: dict
   needle: dict | None
 
@@ -78,9 +79,11 @@ def _measured(subject, spec, length, spans, needles, options, advance):
   rng, arms = np.random.default_rng([options.seed, 1, length]), {}
   for name, change in (('shuffled_far', shuffled), ('replaced_far', replaced)) if length > train and options.arms else ():
     changed = change(subject, asked, spans, length - train, rng)
+    if changed is None:
+      continue
     arms[name] = scored(subject, at_length, length, changed, spans, advance, answer)[2]
   needle = needles.summary(value_N) if needles else None
-  return _Found(nll_T, weight_T, nll_U, fingerprint(rows), arms, needle)
+  return _Found(nll_T, weight_T, nll_U, targets_of(subject, rows), arms, needle)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -169,15 +172,23 @@ def shuffled(subject, rows, spans, far, rng):
 
 
 def replaced(subject, rows, spans, far, rng):
-  """The far tokens of each row from the start of another document, or of the same one's other spans where there is one alone."""
-  first = 0 if subject.tokenizer.bos is None else 1
-  tokens_BT, documents = rows.tokens_BT.copy(), [d for d in subject.documents if len(d) >= far - first]
-  for n, source in enumerate(spans.source_N):
-    others = [d for d in documents if d is not subject.documents[source]]
+  """The far tokens of each row from another document; where no other is long enough, from a part of its own that the row has nothing of.
+
+  None where a document has no such part: what is near, or the targets themselves, must not be told in advance.
+  """
+  first, width = 0 if subject.tokenizer.bos is None else 1, rows.tokens_BT.shape[1]
+  tokens_BT, size = rows.tokens_BT.copy(), far - first
+  for n, (source, end) in enumerate(zip(spans.source_N, spans.end_N, strict=True)):
+    text, others = subject.documents[source], [d for d in subject.documents if len(d) >= size and d is not subject.documents[source]]
     if others:
       text = others[rng.integers(len(others))]
-      start = rng.integers(len(text) - (far - first) + 1)
-      tokens_BT[n, first:far] = text[start : start + far - first]
+      start = rng.integers(len(text) - size + 1)
     else:
-      tokens_BT[n, first:far] = rows.tokens_BT[(n + 1 + rng.integers(max(1, len(rows) - 1))) % len(rows), first:far]
+      # Tokens before the row's first and behind its last target; one more on either side, since inputs and targets are a token apart.
+      before, behind = max(0, end - width - size), max(0, len(text) - size - end)
+      if not before + behind:
+        return None
+      start = rng.integers(before + behind)
+      start = start if start < before else end + 1 + start - before
+    tokens_BT[n, first:far] = text[start : start + size]
   return dataclasses.replace(rows, tokens_BT=tokens_BT)

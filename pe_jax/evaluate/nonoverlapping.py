@@ -11,7 +11,7 @@ import numpy as np
 
 from pe_jax import data
 from pe_jax.evaluate import accounting
-from pe_jax.evaluate.result import Measured, fingerprint
+from pe_jax.evaluate.result import Measured, targets
 
 
 def measure(subject, spec, lengths, options, advance):
@@ -32,4 +32,4 @@ def _measured(subject, spec, length, advance):
   pieces, at_length = rows.piece_lengths(), subject.at_length(spec, length)
   convention = {'window': length, 'stride': length, 'windows': len(pieces), 'window_mean': float(pieces.mean())}
   sums = subject.by_position(at_length, length, rows, advance)
-  return Measured(length, at_length, *sums, fingerprint(rows), convention, packed=len(pieces) > len(rows))
+  return Measured(length, at_length, *sums, targets(subject, rows), convention, packed=len(pieces) > len(rows))

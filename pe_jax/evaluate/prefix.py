@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_jax import data
 from pe_jax.errors import DataError
-from pe_jax.evaluate.result import Measured, fingerprint
+from pe_jax.evaluate.result import Measured, targets
 
 
 def measure(subject, spec, lengths, options, advance):
@@ -23,7 +23,7 @@ def measure(subject, spec, lengths, options, advance):
     at_length, part = subject.at_length(spec, length), cut(rows, length)
     if whole is None or subject.length_dependent(at_length, length) or at_length != whole[0]:
       whole = (at_length, *subject.by_position(at_length, length, part, advance))
-    yield Measured(length, at_length, whole[1][:length], whole[2][:length], fingerprint(part), convention)
+    yield Measured(length, at_length, whole[1][:length], whole[2][:length], targets(subject, part), convention)
 
 
 def full_windows(subject, length):

@@ -18,7 +18,7 @@ class Measured:
   spec: the encoding at this length.
   nll_T: sum of -log p(target) at each position, float64.
   weight_T: number of targets at each position.
-  targets: which targets were scored, as `fingerprint` says it.
+  targets: the `Targets` that were scored.
   convention: how they were, for the row.
   packed: whether a row of tokens held several windows.
   """
@@ -27,9 +27,23 @@ class Measured:
   spec: object
   nll_T: np.ndarray
   weight_T: np.ndarray
-  targets: str
+  targets: 'Targets'
   convention: dict
   packed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Targets:
+  """Which targets were scored, and how many bytes of text they are (0: a task's, which are no bytes)."""
+
+  fingerprint: str
+  bytes: int
+
+
+def targets(subject, rows):
+  """The Targets of rows."""
+  size_V = subject.tokenizer.byte_length_V
+  return Targets(fingerprint(rows), 0 if subject.task else int(size_V[rows.targets_BT[rows.weight_BT > 0]].sum(dtype=np.int64)))
 
 
 def fingerprint(rows):
@@ -43,20 +57,19 @@ def row(subject, measured):
   """Losses, counts and the conditions under which they were measured."""
   config = subject.config
   nll_T, weight_T = measured.nll_T, measured.weight_T
-  targets = int(weight_T.sum())
-  nll = float(nll_T.sum() / targets)
+  count = int(weight_T.sum())
+  nll = float(nll_T.sum() / count)
   if not math.isfinite(nll):
     raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
   info = {'documents': 0, 'documents_sha256': ''} | subject.info  # a task has other samples at each length, and says so itself
-  bytes_a_target = info['bytes'] / info['targets'] if 'bytes' in info else 0
   return (
     {
       'train_length': config.train_length,
       'nll': nll,
       'ppl': math.exp(min(nll, 700.0)),
-      'bits_per_byte': nll / math.log(2) / bytes_a_target if bytes_a_target else None,
-      'targets': targets,
-      'targets_sha256': measured.targets,
+      'bits_per_byte': float(nll_T.sum()) / math.log(2) / measured.targets.bytes if measured.targets.bytes else None,
+      'targets': count,
+      'targets_sha256': measured.targets.fingerprint,
       'packed': measured.packed,
       'documents': info['documents'],
       'documents_sha256': info['documents_sha256'],

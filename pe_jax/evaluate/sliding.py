@@ -6,7 +6,7 @@ S = n these are non-overlapping windows; S = 1 gives every target the most conte
 """
 
 from pe_jax import data
-from pe_jax.evaluate.result import Measured, fingerprint
+from pe_jax.evaluate.result import Measured, targets
 
 
 def tokens(subject, lengths, options):
@@ -21,4 +21,4 @@ def measure(subject, spec, lengths, options, advance):
     rows = data.packing.sliding(subject.documents, length, stride, subject.tokenizer.bos)
     convention = {'window': length, 'stride': stride, 'windows': len(rows), 'window_mean': float(rows.piece_lengths().mean())}
     at_length = subject.at_length(spec, length)
-    yield Measured(length, at_length, *subject.by_position(at_length, length, rows, advance), fingerprint(rows), convention)
+    yield Measured(length, at_length, *subject.by_position(at_length, length, rows, advance), targets(subject, rows), convention)
