@@ -76,7 +76,7 @@ def write(folder, out, refresh=None):
       bar.advance(1, figure.title)
   title = TITLE.value or folder.resolve().name
   refresh = (EVERY.value if WATCH.value else 0) if refresh is None else refresh
-  size = page.write(out / 'index.html', title, runs, lines, entries, drawn, figures, start, refresh)
+  size = page.write(out / 'index.html', title, runs, lines, entries, drawn, figures, start, refresh, MARGIN.value)
   states = [run.state for run in runs]
   told = ', '.join(f'{states.count(state)} {state}' for state in sorted(set(states)))
   took = time.time() - start

@@ -20,11 +20,12 @@ from pe_jax import attention, decode, hosts, model, parallel, prompts, tasks
 from pe_jax import loss as losses
 from pe_jax.encodings.base import Where
 from pe_jax.evaluate import score
-from pe_jax.evaluate.result import Measured, fingerprint
+from pe_jax.evaluate.result import Measured, targets
 from pe_jax.statistics.proportions import wilson
 from pe_jax.tasks import batches, samples
 
 DECODED = 64  # prompts at a time
+GROUPS = 25  # of samples, which intervals draw anew
 
 
 def tokens(subject, lengths, options):
@@ -52,7 +53,7 @@ def measure(subject, spec, lengths, options, advance):
       found |= above_optimum(task, test.samples, nll_BT, rows.weight_BT)
     if task.judge:
       found |= verdicts(task, test.samples, generated(config, enc, subject.params, task, test.samples))
-    yield Measured(length, at_length, nll_BT.sum(0), rows.weight_BT.sum(0, dtype=np.float64), fingerprint(rows), found)
+    yield Measured(length, at_length, nll_BT.sum(0), rows.weight_BT.sum(0, dtype=np.float64), targets(subject, rows), found)
 
 
 def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
@@ -90,7 +91,14 @@ def accuracies(task, right_BT, weight_BT):
     'correct_prefix': float((unbroken_BT & answer_BT).sum(1).mean()),
     'chance_exact_match': exact_chance,
     'chance_token_accuracy': token_chance,
+    'by_unit': by_group(exact_B),
   }
+
+
+def by_group(right_B):
+  """Right samples and samples in each of up to GROUPS groups of neighbours."""
+  groups = np.array_split(right_B, min(GROUPS, len(right_B)))
+  return {'unit': 'group', 'right': [int(g.sum()) for g in groups], 'trials': [len(g) for g in groups]}
 
 
 def above_optimum(task, test, nll_BT, weight_BT):

@@ -23,10 +23,11 @@ def lengths(rows):
 
 def sure(r):
   """The sentence on what a Reliable rests on."""
+  units = 'groups of samples' if r.metric == 'accuracy' else 'documents or spans'
   bound = (
     'point estimates'
     if r.alpha is None
-    else f'one-sided {1 - r.alpha:.0%} bounds over {r.runs} run{"s" * (r.runs > 1)} and {r.documents} documents or spans'
+    else f'one-sided {1 - r.alpha:.0%} bounds over {r.runs} run{"s" * (r.runs > 1)} and {r.documents} {units}'
   )
   return f'L = {r.reference}; {bound}; every tested length up to the one given passes; >= none failed, < none passed'
 

@@ -18,6 +18,7 @@ from pe_jax import workdir
 from pe_jax.errors import ConfigError
 from pe_jax.report import commands, page_tables, results_figures, six_lengths
 from pe_jax.report.markup import attribute, esc, folded, pre
+from pe_jax.statistics.lengths import MARGIN
 
 HERE = pathlib.Path(__file__).parent
 PACKAGE = 'youplot'
@@ -31,7 +32,7 @@ PALETTE = 128  # colours of a picture in the page
 DIGITS = 5  # of the numbers behind the curves
 
 
-def write(path, title, runs, readings, entries, charts, figures, made, refresh=0):
+def write(path, title, runs, readings, entries, charts, figures, made, refresh=0, margin=MARGIN):
   """Writes the page; its size in bytes.
 
   Args:
@@ -44,6 +45,7 @@ def write(path, title, runs, readings, entries, charts, figures, made, refresh=0
     figures: as from `results_figures.draw`.
     made: the time in seconds since 1970.
     refresh: seconds after which the page loads itself again; 0: never.
+    margin: nats within which two losses are called equal.
   """
   colour, place = results_figures.colours(readings), results_figures.places(entries, readings)
   cards = {run.name: f'run-{n}' for n, run in enumerate(runs)}
@@ -64,6 +66,7 @@ def write(path, title, runs, readings, entries, charts, figures, made, refresh=0
     'lengths_filter': _options({str(reading.train_length): None for reading in readings}),
     'protocols_filter': _options({entry.protocol: None for entry in entries}),
     'ranking': page_tables.ranking(entries, colour, cards),
+    'across_seeds': page_tables.across_seeds(entries, margin),
     'charts': _options({chart.name: chart.title for chart in charts}),
     'figures': ''.join(_picture(f) for f in figures) or '<p>Nothing was measured yet.</p>',
     'tables': page_tables.by_length(charts, colour, place) or '<p>Nothing was measured yet.</p>',

@@ -2,6 +2,7 @@
 
 import json
 
+from pe_jax.report import across_seeds as across
 from pe_jax.report import lengths_table, probes_text
 from pe_jax.report.markup import attribute, cell, esc, folded, number, pre, quantity, raw, table
 from pe_jax.report.rows import number as finite
@@ -63,6 +64,12 @@ def ranking(entries, colour, cards):
       )
     )
   return table('ranking', RANKING, rows)
+
+
+def across_seeds(entries, margin):
+  """Intervals and tests over seeds, folded away; '' where nothing has two."""
+  said = across.text(across.of_entries(entries, margin), margin)
+  return folded('Across seeds: intervals, flatness, differences to the first', pre(said)) if said else ''
 
 
 def _reaches(entry):

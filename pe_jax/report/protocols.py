@@ -6,13 +6,14 @@ from pe_jax.report import lengths_table, table
 def text(rows, lengths=()):
   """All tables that the rows allow, one after the other; `lengths` as from `evaluate.lengths.of_rows`."""
   if rows[0]['protocol'] == 'task':
-    return table.tasks(rows)
-  parts = [table.losses(rows)]
+    return '\n\n'.join([table.tasks(rows), *([lengths_table.lengths(lengths)] if lengths else [])])
+  parts = [table.losses(rows), *table.units(rows)]
   for protocol, of in (('context', context), ('buckets', buckets)):
     mine = [r for r in rows if r['protocol'] == protocol]
     parts += [of(mine)] if mine else []
   accounts = [r for r in rows if r.get('accounting')]
   parts += [accounting(accounts)] if accounts else []
+  parts += unaccounted(rows)
   parts += [lengths_table.lengths(lengths)] if lengths else []
   parts += comparable(rows)
   return '\n\n'.join(parts)
@@ -83,6 +84,14 @@ def accounting(rows):
     '> 0 harm'
   )
   return table.aligned([head, *body]) + '\n' + note
+
+
+def unaccounted(rows):
+  """What to ask for where longer windows gain and nothing says how much of that is bookkeeping."""
+  mine, train = [r for r in rows if r['protocol'] == 'nonoverlapping'], rows[0]['train_length']
+  if not any(r['length'] > train for r in mine) or any(r['length'] == train for r in mine):
+    return []
+  return [f'nonoverlapping: what longer windows gain by themselves is told where the training length, {train}, is among the lengths']
 
 
 def comparable(rows):

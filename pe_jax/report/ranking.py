@@ -36,7 +36,7 @@ class Entry:
     change: what is ranked by.
     low, high: of the change.
     interval: in words, what `low` and `high` are; '' where there are none.
-    lengths: `statistics.lengths.Lengths` of a reading under `context`, else None.
+    lengths: `statistics.lengths.Lengths` of a reading under `context` or on a task, else None.
     faults: sentences on what keeps it from a rank.
     notes: sentences on what is to be doubted.
     rank: from 1 on, or None.
@@ -138,7 +138,9 @@ def _entry(reading, protocol, lengths, strange, margin, bar):
   if longest in at:
     name = 'exact_match' if protocol == 'task' else 'nll'
     numbers = {'value': _mean(row.get(name) for row in at[longest])} | _change(reading, protocol, longest)
-  three = seeds.three_lengths(reading, margin, bar) if protocol == 'context' else None
+  three = None
+  if protocol in ('context', 'task'):
+    three = seeds.three_lengths(reading, margin, bar) if protocol == 'context' else seeds.three_lengths_of_task(reading)
   if three and three.reliable.reach is None and not any(fault.startswith('in-distribution gate') for fault in faults):
     faults.append(f'in-distribution gate failed: {three.reliable.gate.why}')
   inside = _mean(inside)
@@ -176,7 +178,7 @@ def _gate(reading, protocol, inside, inside_of, bar):
 
 
 def _change(reading, protocol, longest):
-  """What is ranked by, with bounds."""
+  """What is ranked by, with bounds; of other losses than those below, the spread of `changes`."""
   rows = reading.at(protocol)[longest]
   if protocol == 'task':
     found = {'change': _mean(row.get('exact_match') for row in rows)}
@@ -197,12 +199,28 @@ def _change(reading, protocol, longest):
     last = [row['buckets'][-1] for row in rows if row.get('buckets')]
     found = {'change': _mean(bucket.get('difference') for bucket in last)}
     return found | (_bounds(last[0], 'low', 'high', '95 %, documents') if len(last) == 1 else _spread([b.get('difference') for b in last]))
-  changes = []
+  found = list(by_seed(reading, protocol, longest)[1].values())
+  return {'change': _mean(found)} | _spread(found)
+
+
+def by_seed(reading, protocol, longest):
+  """({seed: loss or exact match at the longest length}, {seed: what is ranked by}) of the runs that have them."""
+  value, change = {}, {}
   for of_run in reading.rows(protocol):
-    by_length = {row['length']: row['nll'] for row in of_run}
-    if longest in by_length and reading.train_length in by_length:
-      changes.append(by_length[longest] - by_length[reading.train_length])
-  return {'change': _mean(changes)} | _spread(changes)
+    by_length = {row['length']: row for row in of_run}
+    row, at_train = by_length.get(longest), by_length.get(reading.train_length)
+    if row is None:
+      continue
+    value[row.get('seed')] = number(row.get('exact_match') if protocol == 'task' else row['nll'])
+    if protocol == 'task':
+      change[row.get('seed')] = number(row.get('exact_match'))
+    elif protocol == 'context':
+      change[row.get('seed')] = number(row.get('difference', {}).get('mean'))
+    elif protocol == 'buckets':
+      change[row.get('seed')] = number((row.get('buckets') or [{}])[-1].get('difference'))
+    elif at_train:
+      change[row.get('seed')] = row['nll'] - at_train['nll']
+  return tuple({seed: x for seed, x in found.items() if whole(seed) and x is not None} for found in (value, change))
 
 
 def _mean(values):

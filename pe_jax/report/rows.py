@@ -83,8 +83,8 @@ def sound(row):
       if name in row and any(number(row[name][key]) is None for key in BOUNDS if key == 'mean' or key in row[name]):
         return False
     if 'by_unit' in row:
-      nll, targets = row['by_unit']['nll'], row['by_unit']['targets']
-      return len(nll) == len(targets) and all(number(x) is not None for x in [*nll, *targets]) and min(targets) > 0
+      sums, counts = (row['by_unit'][name] for name in (('right', 'trials') if measure == 'task' else ('nll', 'targets')))
+      return len(sums) == len(counts) and all(number(x) is not None for x in [*sums, *counts]) and min(counts) > 0
   except (AttributeError, KeyError, TypeError, ValueError):
     return False
   return True

@@ -1,4 +1,4 @@
-"""What the seeds of a reading say together under `context`: paired sums over runs and documents, and the three lengths."""
+"""What the seeds of a reading say together: paired sums over runs and documents, and the three lengths."""
 
 import dataclasses
 
@@ -6,6 +6,7 @@ import ml_collections
 import numpy as np
 
 from pe_jax.errors import UserError
+from pe_jax.report.rows import number, whole
 from pe_jax.statistics import lengths as statistics
 
 
@@ -58,9 +59,6 @@ def three_lengths(reading, margin=statistics.MARGIN, bar=None):
     margin: nats that a reliable length may cost.
     bar: loss in nats that every run must reach at the training length; None: no gate, and the result says so.
   """
-  from pe_jax import evaluate
-  from pe_jax.evaluate import lengths as three
-
   at, train = reading.at('context'), reading.train_length
   targets = {n: {str(row.get('targets_sha256')) for row in rows} for n, rows in at.items()}
   beyond = [n for n in at if n > train and targets[n] == targets.get(train)]
@@ -70,9 +68,37 @@ def three_lengths(reading, margin=statistics.MARGIN, bar=None):
   protocol = f'same targets, last {found.span}' + (', spans of one document' if found.unit == 'span' else '')
   gate = None if bar is None else (found.inside_R, bar)
   reliable = statistics.of_losses(beyond, found.sum_NRU, found.count_RU, train, protocol, in_distribution=gate, margin=margin)
+  return _with(reading, beyond[-1], reliable)
+
+
+def three_lengths_of_task(reading):
+  """The same by exact matches, of the runs that have all lengths; None where none lies on either side of what training reached."""
+  reach, runs = reading.runs[0].flat.get('data.task_max_length'), []
+  lengths = list(reading.at('task'))
+  for rows in reading.rows('task'):
+    by_length = {row['length']: row for row in rows if 'right' in row.get('by_unit', ())}
+    if list(by_length) and all(n in by_length for n in lengths):
+      runs.append([by_length[n] for n in lengths])
+  inside = [n for n, length in enumerate(lengths) if whole(reach) and length <= reach]
+  if not runs or not inside or len(inside) == len(lengths) or len({len(row['by_unit']['trials']) for rows in runs for row in rows}) > 1:
+    return None
+  by_run = ([[row['by_unit'][name] for row in rows] for rows in runs] for name in ('right', 'trials'))
+  right_NRU, trials_NRU = (np.asarray(x).swapaxes(0, 1) for x in by_run)
+  last, first = inside[-1], runs[0][inside[-1]]
+  numbers = lengths[last + 1 :], right_NRU[last + 1 :], trials_NRU[last + 1 :], right_NRU[last], trials_NRU[last], lengths[last]
+  reliable = statistics.of_accuracies(*numbers, f'{first.get("task")}, exact match', chance=number(first.get('chance_exact_match')) or 0.0)
+  return _with(reading, lengths[-1], reliable)
+
+
+def _with(reading, computed, reliable):
+  """The Lengths around a Reliable; None of an encoding or a config that this version does not have."""
+  from pe_jax import evaluate, tasks
+  from pe_jax.evaluate import lengths as three
+
   config = ml_collections.ConfigDict(reading.runs[0].config).lock()
   try:
-    accepted = three.acceptable(evaluate.Subject(config, {}, None, [], {}), reading.read_as)
-  except (UserError, AttributeError, KeyError, TypeError, ValueError):  # an encoding or a config that this version does not have
+    task = tasks.make(config.data.name) if config.data.source == 'task' else None
+    accepted = three.acceptable(evaluate.Subject(config, {}, None, [], {}, task), reading.read_as)
+  except (UserError, AttributeError, KeyError, TypeError, ValueError):
     return None
-  return statistics.Lengths(reading.label, accepted, statistics.Reach(beyond[-1]), reliable)
+  return statistics.Lengths(reading.label, accepted, statistics.Reach(computed), reliable)

@@ -23,6 +23,19 @@ def losses(rows):
   return aligned([head, *body], left=3) + '\n' + note
 
 
+def units(rows):
+  """[bits a byte / perplexity in the same lines and columns]; none where no bytes were scored."""
+  lengths, cells = sorted({r['length'] for r in rows}), {}
+  for row in rows:
+    if row['bits_per_byte'] is not None:
+      cells.setdefault((row['protocol'], row['asked_encoding']), {})[row['length']] = f'{row["bits_per_byte"]:.3f} / {row["ppl"]:.4g}'
+  if not cells:
+    return []
+  body = [[*key, *(of.get(n, '') for n in lengths)] for key, of in cells.items()]
+  head = ['protocol', 'read as', *(str(n) for n in lengths)]
+  return [aligned([head, *body], left=2) + '\nthe same in bits a byte of the scored targets / perplexity a target']
+
+
 TASK_COLUMNS = {
   'loss': 'nll',
   'above optimum': 'nll_above_optimum',

@@ -87,6 +87,22 @@ def test_the_lengths_of_several_seeds_are_of_all_their_documents(tmp_path):
   assert found.reach == wanted.reach == statistics.Reach(91, 128)
 
 
+def test_the_lengths_of_a_task_are_those_of_exact_matches_on_all_seeds(tmp_path):
+  of_task = {'data.source': 'task', 'data.name': 'copy', 'data.task_max_length': 16}
+  for seed in (0, 1):
+    rows = []
+    for length, right in ((8, 20), (16, 20), (20, 19), (24, 2 + seed)):
+      counts = {'unit': 'group', 'right': [right] * 25, 'trials': [20] * 25}
+      match = {'exact_match': right / 20, 'exact_match_low': 0.0, 'exact_match_high': 1.0, 'chance_exact_match': 0.0}
+      rows.append(written.row('task', 'rope', length, 0.1, seed=seed, task='copy', by_unit=counts, **match))
+    written.run(tmp_path / str(seed), written.config(seed=seed, **of_task), rows)
+  (found,) = of(tmp_path, 'task').values()
+  r = found.lengths.reliable
+  assert (r.reference, r.lengths, r.reach, r.runs) == (16, (20, 24), statistics.Reach(20, 24), 2)
+  assert r.estimates == (pytest.approx(0.95), pytest.approx(0.125))
+  assert (found.lengths.acceptable, found.lengths.computable) == (statistics.Reach(), statistics.Reach(24))
+
+
 def test_what_scored_other_targets_than_most_has_no_rank(tmp_path):
   for name, targets in (('rope', 't'), ('alibi', 't'), ('nope', 'other')):
     written.run(tmp_path / name, written.config(name), [written.row('sliding', name, n, 2.0, targets=targets) for n in (64, 128)])

@@ -14,8 +14,10 @@ import pe_jax
 from pe_jax import data, evaluate, model, resolve, tasks, train
 from pe_jax.data import tokenizer
 from pe_jax.errors import ConfigError, DataError
+from pe_jax.evaluate import lengths as three
 from pe_jax.evaluate import task as protocol
-from pe_jax.report import table
+from pe_jax.report import protocols, table
+from pe_jax.statistics.reach import Reach
 from pe_jax.tasks import batches, samples
 
 pytestmark = pytest.mark.xdist_group('tasks')
@@ -213,6 +215,13 @@ def test_a_run_goes_on_where_it_was_and_is_tested_at_other_lengths(tmp_path):
     assert row['nll'] > 0
     assert row['bits_per_byte'] is None
   assert [r['disjoint'] for r in rows] == [False, True]
+  (lengths,) = three.of_rows(evaluate.subject(run.config, run.params, samples=24), rows)
+  assert (lengths.acceptable, lengths.computable) == (Reach(19, 20), Reach(19))  # 2 x 19 + 3 of 41 positions
+  assert (lengths.reliable.reference, lengths.reliable.lengths, lengths.reliable.metric) == (1, (19,), 'accuracy')
+  assert 'groups of samples' in protocols.text(rows, [lengths])
+  for row in rows:
+    assert sum(row['by_unit']['right']) == pytest.approx(row['exact_match'] * 24)
+    assert sum(row['by_unit']['trials']) == 24
   evaluate.write(tmp_path / 'run', rows)
   assert len((tmp_path / 'run' / 'eval' / 'task.jsonl').read_text().splitlines()) == 2
   printed = table.tasks(rows)
