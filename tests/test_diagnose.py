@@ -25,7 +25,8 @@ SCRIPT = 'scripts/diagnose.py'
 LENGTH = 32  # twice that of training: few programs to compile
 HEALTHY = (
   'nope', 'sinusoidal', 'learned', 'rope', 'linear(factor=4)', 'ntk(factor=4)', 'dynamic_ntk(factor=2)', 'yarn(factor=4)',
-  'llama3(factor=4)', 'alibi', 't5(num_buckets=8, max_distance=12)',
+  'llama3(factor=4)', 'dynamic_yarn', 'ntk_by_parts(factor=4)', 'p_rope', 'abf',
+  'longrope(factor=2, short_factor=(1, 1, 1, 1), long_factor=(1, 1.5, 2, 3))', 'alibi', 't5(num_buckets=8, max_distance=12)',
 )  # fmt: skip
 
 
