@@ -1,7 +1,12 @@
 """How processes find each other: what must be given, and one line within the timeout when somebody is missing."""
 
+import contextlib
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
 import time
 
 import jax
@@ -10,7 +15,7 @@ import pytest
 import tiny_runs as runs
 
 from pe_jax import hosts, join, process
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigError, Preempted
 
 
 def test_whoever_is_missing_is_told_in_a_line_within_the_timeout():
@@ -80,3 +85,39 @@ def test_hosts_of_a_pod_that_were_not_introduced_are_refused(monkeypatch):
   monkeypatch.setattr(jax, 'process_count', lambda: 4)
   with pytest.raises(ConfigError, match=r'one of 4 hosts of a pod.*--coordinator=auto'), hosts.together():
     pass
+
+
+def test_whoever_is_missing_at_a_start_after_another_may_come_yet(monkeypatch):
+  """With the exit code that again.sh starts it once more after."""
+  assert type(join.missing('--coordinator: nobody', 'start all')) is ConfigError
+  told = 'ABORTED: /job:jax_worker/replica:0/task:1 unexpectedly tried to connect with a different incarnation. It has likely restarted.'
+  early = join.missing('--process_count: 2', 'start all', told)
+  assert type(early) is Preempted
+  assert 'those of the run before' in str(early)
+  monkeypatch.setenv('PE_JAX_AGAIN', '1')
+  assert type(join.missing('--coordinator: nobody', 'start all')) is Preempted
+  with pytest.raises(Preempted, match=r'nobody answers at 127\.0\.0\.1:9 within 1 s: .*started again, and the others may still be ending'):
+    join.join('127.0.0.1:9', '2', '1', timeout=1)
+  with pytest.raises(ConfigError, match='is not one of 2'):  # no other process can change that
+    join.join('127.0.0.1:9', '2', '2', timeout=1)
+
+
+def test_a_pair_goes_on_when_one_of_them_is_killed_and_started_again_before_the_other_has_noticed(tmp_path):
+  """Killed where no common computation fails at once, so that the other needs its --timeout to see that it is gone."""
+  train = pairs.training(tmp_path / 'run', f'--coordinator=127.0.0.1:{pairs.free_port()}', '--process_count=2', '--timeout=15')
+  once = 'test ! -e "$MARK" || unset SOAK_AT; touch "$MARK"; exec "$@"'
+  processes = []
+  for index, place in enumerate(({}, {'SOAK_AT': 'SIGKILL eval 1'})):
+    command = ['bash', runs.ROOT / 'scripts' / 'again.sh', 'sh', '-c', once, 'sh', sys.executable, *train, f'--process_index={index}']
+    environment = runs.environment(2, MARK=str(tmp_path / f'begun-{index}'), AGAIN_AFTER='1', **place)
+    processes.append(subprocess.Popen(command, cwd=runs.ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True))
+  try:
+    ends = [runs.finish(process, 240) for process in processes]
+  finally:
+    for process in processes:
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+  assert [code for code, _, _ in ends] == [0, 0], ends
+  assert 'ended with 137: again in ' in ends[1][2]
+  assert 'going on from step 6' in ends[0][2], ends[0][2]
+  assert (tmp_path / 'run' / 'DONE').exists()
