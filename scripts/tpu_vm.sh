@@ -3,15 +3,15 @@
 #
 #   scripts/tpu_vm.sh create                    makes the TPU, and waits until it is there
 #   scripts/tpu_vm.sh setup                     copies this checkout to every host and installs it there
-#   scripts/tpu_vm.sh run -- train.py --config=configs/lm.py:alibi,dataset=pg19,data_dir=gs://my-bucket/tfds --workdir=gs://my-bucket/runs/alibi
+#   scripts/tpu_vm.sh run -- train.py --config=configs/lm.py:alibi,dataset=pg19,data_dir=gs://my-bucket/tfds --workdir=gs://my-bucket/alibi
 #   scripts/tpu_vm.sh logs                      the last lines of every host's log
 #   scripts/tpu_vm.sh stop                      SIGTERM to the run on every host: it saves and ends with 75
 #   scripts/tpu_vm.sh fetch gs://my-bucket/runs/alibi runs/alibi
 #   scripts/tpu_vm.sh delete                    ends the costs
 #
 # Flags before or after the command: --name, --zone, --type, --runtime, --project, --spot, --dry_run (print every command, run none).
-# Each has a variable: TPU_NAME, TPU_ZONE, TPU_TYPE, TPU_RUNTIME, TPU_PROJECT. Types: v5litepod-8 (one host), v5litepod-16 and up, v4-16, v6e-16 …
-# The runtime is the image that the hosts start from; left out, it is the one for the type.
+# Each has a variable: TPU_NAME, TPU_ZONE, TPU_TYPE, TPU_RUNTIME, TPU_PROJECT. Types: v5litepod-8 (one host), v5litepod-16 and up, v4-16,
+# v6e-16 … The runtime is the image that the hosts start from; left out, it is the one for the type.
 #
 # `setup` copies what is committed. `run` starts the command on all hosts at once, in the background (the connection may close), each with
 # --coordinator=auto and under scripts/again.sh, which starts it again after a preemption. A workdir that all hosts see is needed: gs://… or
