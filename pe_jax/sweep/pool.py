@@ -181,7 +181,7 @@ class Pool:
         self.waiting[name] = task
     elif code == WorkdirInUse.exit_code:
       self._taken[name] += 1
-      (self.held if self._taken[name] <= TAKEN else self.left)[name] = task
+      (self.held if self._taken[name] < TAKEN else self.left)[name] = task
     else:
       self._fail(task, code, child.reason(code, work.child.said()))
 

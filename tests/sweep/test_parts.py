@@ -208,8 +208,9 @@ def test_the_table_that_renews_itself_shows_every_run_with_its_state_and_progres
     console.print(view.View(sweep)._table(shown))
     return [line.split() for line in console.file.getvalue().splitlines()]
 
+  sweep.folder = 'runs'  # a long title is broken into lines
   title, header, *rows = lines()
-  assert ' '.join(title) == f'{tmp_path}/runs: 1 running, 14 waiting, 1 held elsewhere, 1 failed, 0 s'
+  assert ' '.join(title) == 'runs: 1 running, 14 waiting, 1 held elsewhere, 1 failed, 0 s'
   assert header == ['run', 'state', 'step', 'loss', 'tokens/s']
   assert rows[0] == ['a', 'training', '4/10', '2.500', '1234', '5', 'min']
   assert rows[1] == ['b', 'failed', '[Errno', '2]', 'no', 'text', 'in', '[/data/x]', '[red]']

@@ -139,8 +139,8 @@ def test_what_another_process_takes_each_time_is_left_to_it(tmp_path, monkeypatc
       pool.add(task)
     began = time.monotonic()
     finished(pool)
-  assert time.monotonic() - began > 0.3
-  assert (tmp_path / 'tries').read_text().split() == ['x'] * 4
+  assert time.monotonic() - began > 0.2
+  assert (tmp_path / 'tries').read_text().split() == ['x'] * 3
   assert ([*pool.left], [*pool.finished], [*pool.held], pool.failed, lost.told) == (['lost'], ['good'], [], {}, [])
   assert view.counts(pool) == '1 done, 1 held elsewhere'
 
