@@ -102,22 +102,31 @@ def test_whoever_is_missing_at_a_start_after_another_may_come_yet(monkeypatch):
     join.join('127.0.0.1:9', '2', '2', timeout=1)
 
 
-def test_a_pair_goes_on_when_one_of_them_is_killed_and_started_again_before_the_other_has_noticed(tmp_path):
-  """Killed where no common computation fails at once, so that the other needs its --timeout to see that it is gone."""
-  train = pairs.training(tmp_path / 'run', f'--coordinator=127.0.0.1:{pairs.free_port()}', '--process_count=2', '--timeout=15')
-  once = 'test ! -e "$MARK" || unset SOAK_AT; touch "$MARK"; exec "$@"'
-  processes = []
-  for index, place in enumerate(({}, {'SOAK_AT': 'SIGKILL eval 1'})):
-    command = ['bash', runs.ROOT / 'scripts' / 'again.sh', 'sh', '-c', once, 'sh', sys.executable, *train, f'--process_index={index}']
-    environment = runs.environment(2, MARK=str(tmp_path / f'begun-{index}'), AGAIN_AFTER='1', **place)
-    processes.append(subprocess.Popen(command, cwd=runs.ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True))
+# Meets the other and tells it its number. At its first start number 1 is killed, which number 0 cannot notice by what they compute.
+MEETS = """
+import os, signal, sys, time
+from pe_jax import again, hosts, join
+join.join(sys.argv[1], '2', sys.argv[2], timeout=8)
+if not again.is_again():
+  os.kill(os.getpid(), signal.SIGKILL) if sys.argv[2] == '1' else time.sleep(600)
+print(hosts.gathered(sys.argv[2]))
+"""
+
+
+def test_a_process_that_is_killed_and_back_at_once_meets_one_that_is_back_only_after_the_timeout():
+  """What it finds first is the service of the run before, which refuses it and ends; then nobody."""
+  place, processes = f'127.0.0.1:{pairs.free_port()}', []
+  for index, seconds in ((0, 14), (1, 1)):
+    command = ['bash', runs.ROOT / 'scripts' / 'again.sh', sys.executable, '-c', MEETS, place, str(index)]
+    pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'text': True, 'start_new_session': True}
+    processes.append(subprocess.Popen(command, cwd=runs.ROOT, env=runs.environment(AGAIN_AFTER=str(seconds)), **pipes))
   try:
-    ends = [runs.finish(process, 240) for process in processes]
+    ends = [runs.finish(process, 180) for process in processes]
   finally:
     for process in processes:
       with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
   assert [code for code, _, _ in ends] == [0, 0], ends
-  assert 'ended with 137: again in ' in ends[1][2]
-  assert 'going on from step 6' in ends[0][2], ends[0][2]
-  assert (tmp_path / 'run' / 'DONE').exists()
+  assert all("['0', '1']" in out for _, out, _ in ends)
+  assert re.findall('ended with (137|75): again', ends[1][2])[:2] == ['137', '75'], ends[1][2]
+  assert 'this was started again, and the others may still be ending: the same command again' in ends[1][2]
