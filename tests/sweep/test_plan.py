@@ -74,7 +74,7 @@ def test_a_mistake_is_named_before_anything_starts(tmp_path, text, says):
 @pytest.mark.parametrize('name', ['sweep.so', 'sweep.cpython-311-x86_64-linux-gnu.so', 'sweep.pyc', 'sweep.txt', 'sweep', 'sweep.json'])
 def test_only_a_py_file_is_executed(name, tmp_path):
   """Python would load an extension or what was compiled as readily."""
-  (tmp_path / 'sweep.py').write_text(f'open({str(tmp_path / "executed")!r}, "w")\n{BASE}{TWO}')
+  (tmp_path / 'sweep.py').write_text(f'open({str(tmp_path / "executed")!r}, "w").close()\n{BASE}{TWO}')
   plan.Sweep(str(tmp_path / 'sweep.py'), tmp_path)
   assert (tmp_path / 'executed').exists()
   (tmp_path / 'executed').unlink()
