@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
-from pe_jax import fingerprint, hosts, saved
+from pe_jax import again, fingerprint, hosts, saved
 from pe_jax import progress as progress_lib
 from pe_jax.errors import DataError, NotFinite, WriteError
 from pe_jax.workdir import writing
@@ -109,6 +109,7 @@ class Checkpoints:
     except (OSError, ValueError, RuntimeError) as error:
       raise self._not_written(f'checkpoint {step}', error) from error
     self._in_flight = True
+    again.tell(self._folder, step)
 
   def check_space(self, state):
     """Refuses to write to a disk that has not room for two checkpoints: the new one is there before an old one goes."""

@@ -4,9 +4,13 @@
   train.py … --coordinator=auto                                                   TPU pods, Slurm (srun), Open MPI: all is found out
 
 Processes of GKE's TPU pods are told of each other in their environment, and join without being asked.
+
+A start that scripts/again.sh has made after another ends with 75 in that place, for the others may still be ending: they need up to the
+timeout to see that somebody died, and start anew after that.
 """
 
 import os
+import re
 import socket
 import sys
 import threading
@@ -14,7 +18,8 @@ import time
 
 from absl import flags
 
-from pe_jax.errors import ConfigError
+from pe_jax import again
+from pe_jax.errors import ConfigError, Preempted
 
 COORDINATOR = flags.DEFINE_string(
   'coordinator',
@@ -27,6 +32,9 @@ PROCESS_INDEX = flags.DEFINE_string('process_index', None, 'Which of them this i
 TIMEOUT = flags.DEFINE_integer(
   'timeout', 180, 'Seconds to wait for the other processes at the start, and for a sign of life of each later.', lower_bound=1
 )
+
+# What jax's service says to a process whose predecessor it still counts as alive.
+STILL_THERE = re.compile('different incarnation|likely restarted')
 
 
 def from_flags():
@@ -44,7 +52,11 @@ def asked(*flag_values):
 
 
 def join(coordinator='', count='', index='', timeout=180):
-  """Meets the other processes; raises ConfigError, within the timeout, if they don't come. Must run before anything is computed."""
+  """Meets the other processes; must run before anything is computed.
+
+  Errors, within the timeout: ConfigError if they don't come; Preempted if they are still those of the run before, or may be, as this is a
+  start after another.
+  """
   if not coordinator and not count and not index:
     if not _host_of_a_pod():
       return
@@ -101,19 +113,30 @@ def _wait_for(coordinator, host, port, timeout):
       return
     except OSError as error:
       if time.monotonic() > end:
-        raise ConfigError(
-          f'--coordinator: nobody answers at {coordinator} within {timeout} s: {error.strerror or error} '
-          '(process 0 must run there and the port be open to this host)'
+        raise missing(
+          f'--coordinator: nobody answers at {coordinator} within {timeout} s: {error.strerror or error}',
+          'process 0 must run there and the port be open to this host',
         ) from None
     time.sleep(0.2)
+
+
+def missing(what, way_out, said=''):
+  """The error of who has not met the others. `said`: what jax says of it."""
+  told = f'{what}: {said}' if said else what
+  if STILL_THERE.search(said):
+    return Preempted(f'{told} (the others are still those of the run before, and end within their --timeout: the same command again)')
+  if again.is_again():
+    return Preempted(f'{told} (this was started again, and the others may still be ending: the same command again; or else {way_out})')
+  return ConfigError(f'{told} ({way_out})')
 
 
 def _initialize(timeout, what, way_out, **known):
   import jax
 
   def give_up():
-    print(f'ERROR: {what} ({way_out})', file=sys.stderr, flush=True)
-    os._exit(ConfigError.exit_code)
+    error = missing(what, way_out)
+    print(f'ERROR: {error}', file=sys.stderr, flush=True)
+    os._exit(error.exit_code)
 
   # jax would listen for SIGTERM by itself and let nothing else happen; training has a handler of its own, everything else shall end.
   jax.config.update('jax_enable_preemption_service', False)
@@ -128,6 +151,6 @@ def _initialize(timeout, what, way_out, **known):
     jax.devices()  # here the processes tell each other what devices they have
   except Exception as error:  # jax raises a RuntimeError, a ValueError or what the detected cluster's own look-up raises
     said = ' '.join(str(error).split())[:200]
-    raise ConfigError(f'{what}: {said} ({way_out})') from error
+    raise missing(what, way_out, said) from error
   finally:
     clock.cancel()

@@ -39,9 +39,11 @@ def local(name, field):
 
 def check_scheme(name, field):
   """Refuses places that are neither."""
-  scheme, colon, _ = str(name).partition('://')
+  scheme, colon, rest = str(name).partition('://')
   if colon and scheme != 'gs':
     raise ConfigError(f"{field}: '{scheme}://' is no place that this can use (a folder on a disk, or gs://bucket/folder)")
+  if colon and not rest.partition('/')[0]:
+    raise ConfigError(f'{field}: {name} names no bucket (gs://bucket/folder)')
 
 
 def check(name, field):
@@ -53,8 +55,6 @@ def check(name, field):
     raise ConfigError(f"{field}: {name} needs the gcsfs package (pip install -e '.[gcs]')")
   _look_each_time()
   bucket = '/'.join(str(name).split('/')[:3])
-  if bucket == 'gs://':
-    raise ConfigError(f'{field}: {name} names no bucket (gs://bucket/folder)')
   error = _within(SECONDS, lambda: next(iter(path(bucket).iterdir()), None))
   if isinstance(error, TimeoutError):
     raise DataError(f'{field}: {bucket} has not answered within {SECONDS} s (look at the network and the credentials)')

@@ -104,9 +104,9 @@ class Together:
           batches = [self.asked[lane if lane in going else going[0]][1] for lane in self.lanes]
           self.states, numbers = self.stacked.step(self.states, batches, [lane in going for lane in self.lanes], n - 1)
     if self.ended:
-      # A stop before all else: the same command goes on, and comes to what was not finite again.
-      worst = max(self.ended, key=lambda error: error.exit_code)
-      raise type(worst)('; '.join(map(str, self.ended))) from worst
+      # A stop before all else, then a folder that was taken over: the same command goes on, and comes to what was not finite again.
+      first = next(error for kind in (Preempted, WorkdirInUse, NotFinite) for error in self.ended if isinstance(error, kind))
+      raise type(first)('; '.join(map(str, self.ended))) from first
     return [self.losses[lane] for lane in self.lanes]
 
   def _send(self, lane, numbers):

@@ -4,10 +4,11 @@
   python scripts/sweep.py --config=configs/sweeps/laptop.py --workdir=sweeps/laptop
   python scripts/sweep.py --config=configs/sweeps/extrapolation.py:gpu --workdir=sweeps/x --launcher=slurm --slurm=gpus_per_node=1
   python scripts/sweep.py --config=configs/sweeps/extrapolation.py --workdir=sweeps/x --launcher=print
+  python scripts/sweep.py --config=… --workdir=gs://my-bucket/x --launcher=print --wrap='scripts/tpu_vm.sh --name={name} run -- {words}'
 
 pe_jax/sweep/plan.py says how such a config is written, docs/sweeps.md the rest. The same command goes on at any moment: what is done is
 left alone, what was begun is resumed, what failed is tried again (but not a loss that was not finite). Launchers: `local`, processes on
-this machine; `slurm`, through submitit; `print`, one command a run, for any other. `--dry_run` shows what would be started.
+this machine; `slurm`, through submitit; `print`, one line a run, for any other. `--dry_run` shows what would be started.
 
 Exit codes: 0 all done, 1 a run failed, 7 runs failed only because their loss was not finite, 2 bad settings, 6 runs were begun with other
 settings than the file gives now, 75 stopped by a signal.
@@ -31,6 +32,10 @@ STALL = flags.DEFINE_float('stall_minutes', 30.0, 'Without a sign of progress fo
 GRACE = flags.DEFINE_float('grace_seconds', 60.0, 'That a run has to save when it is stopped.', lower_bound=0.0)
 AGAIN = flags.DEFINE_integer('again', 20, 'Times that a run which was stopped by a signal (75) is started again.', lower_bound=0)
 SLURM = flags.DEFINE_list('slurm', [], "slurm: parameters of submitit or Slurm, as 'partition=gpu,gpus_per_node=1,timeout_min=600'.")
+WRAP = flags.DEFINE_string(
+  'wrap', '', 'print: another launcher, with {name} for the name of the run, {command} for all of it as one word, or {words} for its words.'
+)
+EXTRA = flags.DEFINE_string('extra', '', "print: what every command gets too, as '--coordinator=auto' for several hosts.")
 MEASURE = flags.DEFINE_boolean('measure', True, '--list: train some steps of the first run if no run has logged its speed.')
 
 
@@ -41,19 +46,23 @@ def main():
 
   from pe_jax.errors import ConfigError
 
-  if '://' in folder and (LAUNCHER.value != 'print' or LIST.value):
+  if '://' in folder and (LAUNCHER.value != 'print' or LIST.value or PUBLISHED.value):
     raise ConfigError(f"--workdir: '{folder}' is no folder of this machine (--launcher=print writes commands for runs there)")
+  if (WRAP.value or EXTRA.value) and LAUNCHER.value != 'print':
+    raise ConfigError('--wrap, --extra: these are for the lines of --launcher=print (eval.py and train.py have their own flags)')
 
   import jax
 
   jax.config.update('jax_platforms', 'cpu')  # this process only plans, and must not take hold of what its runs need
 
-  from pe_jax.sweep import local, plan
+  from pe_jax.sweep import commands, local, plan
 
-  sweep = plan.Sweep(CONFIG.value, folder)
-  runs = sweep.plan({} if '://' in folder else begun(sweep))
-  later = sweep.imagined(local.done(sweep) if '://' not in folder else {})
-  plan.check_begun(runs.values())
+  commands.check_wrap(EXTRA.value, WRAP.value)
+  sweep, seen = plan.Sweep(CONFIG.value, folder), can_be_seen(folder)
+  runs = sweep.plan(begun(sweep) if seen else {})
+  later = sweep.imagined(local.done(sweep) if seen else {})
+  if seen:
+    plan.check_begun(runs.values())
   if unknown := [pattern for pattern in ONLY.value if not fnmatch.filter([*runs, *later], pattern)]:
     raise ConfigError(f"--only: no run is named '{unknown[0]}' (there are {', '.join([*runs, *later][:20])})")
   chosen_runs = [run for name, run in runs.items() if chosen(name)]
@@ -62,11 +71,25 @@ def main():
   elif LIST.value:
     print(listed(sweep, chosen_runs, [run for name, run in later.items() if chosen(name)]))
   elif LAUNCHER.value == 'print' or (DRY_RUN.value and LAUNCHER.value == 'local'):
-    print_commands(chosen_runs, later)
+    print_commands(chosen_runs, later, seen)
   elif DRY_RUN.value:
     dry_run(sweep, chosen_runs)
   else:
     launch(sweep)
+
+
+def can_be_seen(folder):
+  """Whether this machine sees what runs have left in the sweep's folder; of a bucket that it cannot read it says so."""
+  from pe_jax import remote
+  from pe_jax.errors import UserError
+
+  remote.check_scheme(folder, '--workdir')
+  try:
+    remote.check(folder, '--workdir')
+  except UserError as error:
+    print(f'# {error}; so all runs of the first stage are printed, also finished ones, and none of later stages', flush=True)
+    return False
+  return True
 
 
 def begun(sweep):
@@ -101,13 +124,14 @@ def listed(sweep, runs, later):
   return listing.text(sweep, runs, later, speed, where, len(places))
 
 
-def print_commands(runs, later):
-  """A command a run that is not done; what later ones depend on is said."""
+def print_commands(runs, later, seen):
+  """A line a run that is not done, or cannot be `seen`; what later ones depend on is said."""
   from pe_jax.sweep import commands, tasks
 
+  place = commands.ANYWHERE if LAUNCHER.value == 'print' else commands.HERE
   for run in runs:
-    if '://' in run.folder or tasks.of(run).next(None):
-      print(commands.line(run, commands.ANYWHERE if LAUNCHER.value == 'print' else commands.HERE))
+    if not seen or tasks.of(run).next(None):
+      print(commands.line(run, place, EXTRA.value, WRAP.value))
   if later:
     named = ', '.join(list(later)[:5]) + (', ...' if len(later) > 5 else '')
     print(f'# {len(later)} runs follow from these: {named}; the same command prints them when these are done')

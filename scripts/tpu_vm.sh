@@ -3,18 +3,22 @@
 #
 #   scripts/tpu_vm.sh create                    makes the TPU, and waits until it is there
 #   scripts/tpu_vm.sh setup                     copies this checkout to every host and installs it there
-#   scripts/tpu_vm.sh run -- train.py --config=configs/lm.py:alibi,dataset=pg19,data_dir=gs://my-bucket/tfds --workdir=gs://my-bucket/runs/alibi
+#   scripts/tpu_vm.sh run -- train.py --config=configs/lm.py:alibi,dataset=pg19,data_dir=gs://my-bucket/tfds --workdir=gs://my-bucket/alibi
 #   scripts/tpu_vm.sh logs                      the last lines of every host's log
 #   scripts/tpu_vm.sh stop                      SIGTERM to the run on every host: it saves and ends with 75
 #   scripts/tpu_vm.sh fetch gs://my-bucket/runs/alibi runs/alibi
 #   scripts/tpu_vm.sh delete                    ends the costs
 #
-# Flags before or after the command: --name, --zone, --type, --version, --project, --spot, --dry_run (print every command, run none).
-# Each has a variable: TPU_NAME, TPU_ZONE, TPU_TYPE, TPU_VERSION, TPU_PROJECT. Types: v5litepod-8 (one host), v5litepod-16 and up, v4-16, v6e-16 …
+# Flags before or after the command: --name, --zone, --type, --runtime, --project, --spot, --dry_run (print every command, run none).
+# Each has a variable: TPU_NAME, TPU_ZONE, TPU_TYPE, TPU_RUNTIME, TPU_PROJECT. Types: v5litepod-8 (one host), v5litepod-16 and up, v4-16,
+# v6e-16 … The runtime is the image that the hosts start from; left out, it is the one for the type.
 #
 # `setup` copies what is committed. `run` starts the command on all hosts at once, in the background (the connection may close), each with
 # --coordinator=auto and under scripts/again.sh, which starts it again after a preemption. A workdir that all hosts see is needed: gs://… or
-# a mounted disk. A spot TPU that was taken away has to be created and set up anew; the same `run` then goes on from the checkpoint.
+# a mounted disk. A spot TPU that was taken away has to be created and set up anew; the same `run` then goes on from the checkpoint. Several
+# commands, with a word '&&' between them, are run one after the other, each begun where the one before has ended with 0:
+#
+#   scripts/tpu_vm.sh run -- train.py … --workdir=gs://my-bucket/runs/alibi '&&' eval.py --workdir=gs://my-bucket/runs/alibi --lengths=512
 #
 # Exit codes: 0 done, 2 wrong arguments, else gcloud's.
 set -euo pipefail
@@ -22,7 +26,7 @@ set -euo pipefail
 name=${TPU_NAME:-pe-jax}
 zone=${TPU_ZONE:-us-central1-a}
 type=${TPU_TYPE:-v5litepod-8}
-version=${TPU_VERSION:-v2-alpha-tpuv5-lite}
+runtime=${TPU_RUNTIME:-}
 project=${TPU_PROJECT:-}
 spot='' dry_run='' words=() remote=()
 
@@ -36,7 +40,7 @@ while [ $# -gt 0 ]; do
     --name=*) name=${1#*=} ;;
     --zone=*) zone=${1#*=} ;;
     --type=*) type=${1#*=} ;;
-    --version=*) version=${1#*=} ;;
+    --runtime=*) runtime=${1#*=} ;;
     --project=*) project=${1#*=} ;;
     --spot) spot=1 ;;
     --dry_run) dry_run=1 ;;
@@ -71,13 +75,25 @@ on_all_hosts() {
   do_it gcloud compute tpus tpu-vm ssh "$name" "${where[@]}" --worker=all --command="$1"
 }
 
+# The image for a type of TPU (cloud.google.com/tpu/docs/runtimes, for JAX).
+runtime_of() {
+  case $1 in
+    v2-* | v3-* | v4-*) echo tpu-ubuntu2204-base ;;
+    v5litepod-*) echo v2-alpha-tpuv5-lite ;;
+    v5p-*) echo v2-alpha-tpuv5 ;;
+    v6e-*) echo v2-alpha-tpuv6e ;;
+    *) fail "--type: no image is known for '$1' (v2-…, v3-…, v4-…, v5litepod-…, v5p-…, v6e-…; --runtime=… names another)" ;;
+  esac
+}
+
 quoted() {
   printf '%q ' "$@"
 }
 
 case ${words[0]:-} in
   create)
-    do_it gcloud compute tpus tpu-vm create "$name" "${where[@]}" --accelerator-type="$type" --version="$version" ${spot:+--spot}
+    [ -n "$runtime" ] || runtime=$(runtime_of "$type")
+    do_it gcloud compute tpus tpu-vm create "$name" "${where[@]}" --accelerator-type="$type" --version="$runtime" ${spot:+--spot}
     ;;
   setup)
     root=$(cd "$(dirname "$0")/.." && pwd)
@@ -94,11 +110,20 @@ python3 -m uv venv -q --clear --seed --python 3.12 .venv
     ;;
   run)
     [ ${#remote[@]} -gt 0 ] || fail 'run: what shall run? (run -- train.py --config=… --workdir=gs://…)'
-    case ${remote[0]} in
-      train.py | eval.py) ;;
-      *) fail "run: '${remote[0]}' is neither train.py nor eval.py" ;;
-    esac
-    command=$(quoted scripts/again.sh .venv/bin/python "${remote[@]}" --coordinator=auto)
+    words=(scripts/again.sh) begins=1
+    for word in "${remote[@]}"; do
+      if [ -n "$begins" ]; then
+        [ "$word" != python ] || continue
+        case $word in
+          train.py | eval.py) words+=(.venv/bin/python) begins='' ;;
+          *) fail "run: '$word' is neither train.py nor eval.py" ;;
+        esac
+      fi
+      [ "$word" != '&&' ] || words+=(--coordinator=auto) begins=1
+      words+=("$word")
+    done
+    [ -z "$begins" ] || fail "run: after the last '&&' there is no command"
+    command=$(quoted "${words[@]}" --coordinator=auto)
     busy="ERROR: a run goes on there ($0 stop ends it)"
     on_all_hosts "cd pe_jax && if [ -f run.pid ] && kill -0 \$(cat run.pid) 2> /dev/null; then echo $(printf %q "$busy") >&2; exit 5; fi
 { nohup $command> run.log 2>&1 < /dev/null & echo \$! > run.pid; }; sleep 2; tail -n 2 run.log"

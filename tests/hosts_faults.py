@@ -41,6 +41,20 @@ ROWS = (
     (f'{PAIR}a_killed_process_ends_the_other_within_the_timeout',),
   ),
   (
+    'start after another taken for the first',
+    'pe_jax/join.py',
+    '  if again.is_again():\n',
+    '  if not told:\n',
+    ('tests/test_join.py::test_whoever_is_missing_at_a_start_after_another_may_come_yet',),
+  ),
+  (
+    'the same checkpoint counted as new',
+    'scripts/again.sh',
+    'sort -u "$PE_JAX_SAVED" | wc -l',
+    'wc -l < "$PE_JAX_SAVED"',
+    ('tests/test_tpu_vm.py::test_a_run_is_started_again_until_it_has_ended_for_good_or_saves_nothing_more',),
+  ),
+  (
     'every error taken for a missing process',
     HOSTS,
     ' and GONE.search(said) and not OWN.match(said):',

@@ -6,7 +6,10 @@ The stand-in is fsspec's file system in memory under the name gs://. Checkpoints
 import functools
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 
 import pytest
 import tiny_runs as runs
@@ -91,6 +94,64 @@ def test_a_whole_run_in_a_bucket_writes_what_one_on_a_disk_writes(tmp_path, monk
     evaluate.write('gs://mine/run', rows)
   assert [r['length'] for r in metrics.read('gs://mine/run/eval/nonoverlapping.jsonl')] == [16, 16]
   assert not (tmp_path / 'gs:').exists()
+
+
+SWEEP = """
+from pe_jax.config import default
+
+def get_config(arg=''):
+  c = default()
+  c.train_length, c.num_train_steps = 16, 10
+  return c
+
+def sweep(done, folder):
+  for name in 'abc':
+    yield name, {'encoding': 'rope', 'seed': ord(name)}
+  if 'a' in done:
+    yield 'after', {'init_from': f'{folder}/a'}, ()
+
+def evaluation():
+  return {'lengths': [16]}
+"""
+# A bucket in which `a` is done and `b` is trained, and then the script.
+PRINT = """
+import runpy, sys
+import test_remote
+from pe_jax import remote, workdir
+from etils.epath import backend
+bucket, real = test_remote.Bucket(), remote.importlib.util.find_spec
+bucket.mkdir('/mine')
+backend.fsspec_backend.fs = lambda path: bucket
+remote.importlib.util.find_spec = lambda name, *more: name == 'gcsfs' or real(name, *more)
+for name in 'ab':
+  workdir.write_json(f'gs://mine/x/{name}/DONE', {'step': 10, 'validation_loss': 1.5, 'params_sha256': ''})
+workdir.write_json('gs://mine/x/a/eval/sweep-0.done', {'arguments': ['--lengths=16']})
+sys.argv[0] = 'scripts/sweep.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
+
+
+def test_the_lines_of_a_sweep_in_a_bucket_are_those_of_the_runs_that_are_not_done_there(tmp_path):
+  (tmp_path / 'sweep.py').write_text(SWEEP)
+  program = f'import sys\nsys.path.insert(0, {str(runs.ROOT / "tests")!r})\n{PRINT}'
+  flags = [f'--config={tmp_path / "sweep.py"}', '--workdir=gs://mine/x', '--launcher=print']
+  done = subprocess.run([sys.executable, '-c', program, *flags], cwd=runs.ROOT, env=runs.environment(), capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  assert re.findall(r'--workdir=gs://mine/x/(\w+)', done.stdout) == ['b', 'b', 'c', 'c', 'after']
+
+
+def test_the_lines_of_a_sweep_in_a_bucket_that_cannot_be_read_are_all_and_this_is_said(tmp_path):
+  (tmp_path / 'sweep.py').write_text(SWEEP)
+  program = "import importlib.util, runpy, sys\nreal = importlib.util.find_spec\nsys.argv[0] = 'scripts/sweep.py'\n"
+  program += "importlib.util.find_spec = lambda name, *more: None if name == 'gcsfs' else real(name, *more)\n"
+  program += "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+  flags = [f'--config={tmp_path / "sweep.py"}', '--workdir=gs://mine/x', '--launcher=print']
+  done = subprocess.run([sys.executable, '-c', program, *flags], cwd=runs.ROOT, env=runs.environment(), capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  first, *lines = done.stdout.splitlines()
+  assert first.startswith('# --workdir: gs://mine/x needs the gcsfs package (')
+  assert first.endswith('; so all runs of the first stage are printed, also finished ones, and none of later stages')
+  assert re.findall(r'train.py \S+ --workdir=gs://mine/x/(\w+)', '\n'.join(lines)) == ['a', 'b', 'c']
 
 
 def test_rows_wait_for_the_checkpoint_and_those_past_a_restored_one_are_dropped(bucket):
@@ -182,12 +243,21 @@ def test_a_bucket_that_cannot_be_used_is_a_sentence_at_once(monkeypatch, bucket,
     pe_jax.load('gs://mine/run')
 
 
+def test_a_bucket_without_gcsfs_is_refused_before_anything_is_asked_of_it(monkeypatch):
+  real = remote.importlib.util.find_spec
+  monkeypatch.setattr(remote.importlib.util, 'find_spec', lambda name, *more: None if name == 'gcsfs' else real(name, *more))
+  monkeypatch.setattr(remote, '_within', lambda seconds, call: pytest.fail('the bucket was asked'))
+  with pytest.raises(ConfigError, match=r"^workdir: gs://mine/run needs the gcsfs package \(pip install -e '\.\[gcs\]'\)$"):
+    train.run(runs.config(), 'gs://mine/run')
+
+
 def test_other_places_are_refused():
   for scheme in ('s3://', 'http://'):
     with pytest.raises(ConfigError, match=f"workdir: '{scheme}' is no place"):
       train.run(runs.config(), f'{scheme}somewhere/x')
-  with pytest.raises(ConfigError, match=r'gs:// names no bucket|needs the gcsfs package'):
-    remote.check('gs://', 'workdir')
+  for place in ('gs://', 'gs:///folder'):
+    with pytest.raises(ConfigError, match=rf'^workdir: {place} names no bucket \(gs://bucket/folder\)$'):
+      remote.check(place, 'workdir')
   settings = config.default()
   settings.data.update(source='text', path='gs://b/text')
   with pytest.raises(ConfigError, match=r'data\.path: gs://b/text is in a bucket'):

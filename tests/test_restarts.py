@@ -61,3 +61,13 @@ def test_evaluation_never_changes_training(tmp_path):
   for every, (other_digest, others) in ends.items():
     assert other_digest == digest, every
     assert others == {n: rows[n] for n in others}, every
+
+
+def test_who_starts_a_run_again_is_told_of_each_checkpoint(tmp_path, monkeypatch):
+  """And the run goes on where that cannot be written."""
+  config = runs.config(encoding='rope', num_train_steps=5, checkpoint_every_steps=2)
+  monkeypatch.setenv('PE_JAX_SAVED', str(tmp_path / 'saved'))
+  train.run(config, tmp_path / 'run')
+  assert (tmp_path / 'saved').read_text().splitlines() == [f'{tmp_path}/run/checkpoints {n}' for n in (2, 4, 5)]
+  monkeypatch.setenv('PE_JAX_SAVED', str(tmp_path / 'nosuch' / 'saved'))
+  train.run(config, tmp_path / 'other')

@@ -133,16 +133,34 @@ def test_runs_go_on_together_and_alone_in_turn(tmp_path, monkeypatch, capsys):
     assert_same_run(together[seed], alone(seed))
 
 
-def test_a_seed_that_is_not_finite_ends_and_the_others_do_not(tmp_path, monkeypatch, capsys):
+def spoil(monkeypatch, seed):
+  """That seed begins with parameters that are not finite."""
   init = step.init
 
   def spoilt(config, *args):
     state = init(config, *args)
-    if config.seed != 102:
+    if config.seed != seed:
       return state
     return step.State(jax.tree.map(lambda x: x * np.inf, state.params), state.opt, state.step, state.key, state.finite)
 
   monkeypatch.setattr(step, 'init', spoilt)
+
+
+def take_over(monkeypatch, name):
+  """Another process claims the folder of that name as soon as it is claimed here."""
+  claim = owner.claim
+
+  def claimed(folder):
+    still_mine = claim(folder)
+    if folder.name == name:
+      workdir.write_json(folder / 'OWNER', {'token': 'another', 'process': 1, 'host': 'elsewhere'})
+    return still_mine
+
+  monkeypatch.setattr(owner, 'claim', claimed)
+
+
+def test_a_seed_that_is_not_finite_ends_and_the_others_do_not(tmp_path, monkeypatch, capsys):
+  spoil(monkeypatch, 102)
   together = folders(tmp_path)
   with pytest.raises(NotFinite, match=r'run-102: step 1: loss nan') as error:
     seeds.run(runs.config(**CHANGES), together)
@@ -156,15 +174,7 @@ def test_a_seed_that_is_not_finite_ends_and_the_others_do_not(tmp_path, monkeypa
 
 
 def test_a_seed_whose_folder_is_taken_over_ends_and_the_others_do_not(tmp_path, monkeypatch, capsys):
-  claim = owner.claim
-
-  def claimed(folder):
-    still_mine = claim(folder)
-    if folder.name == 'run-102':
-      workdir.write_json(folder / 'OWNER', {'token': 'another', 'process': 1, 'host': 'elsewhere'})
-    return still_mine
-
-  monkeypatch.setattr(owner, 'claim', claimed)
+  take_over(monkeypatch, 'run-102')
   together = folders(tmp_path)
   with pytest.raises(WorkdirInUse) as error:
     seeds.run(runs.config(**CHANGES), together)
@@ -174,6 +184,17 @@ def test_a_seed_whose_folder_is_taken_over_ends_and_the_others_do_not(tmp_path, 
   assert not [p for p in (together[102] / 'checkpoints').iterdir() if p.name.isdecimal()]
   for seed in (101, 103):
     assert_same_run(together[seed], alone(seed))
+
+
+def test_a_seed_that_is_not_finite_beside_one_that_is_taken_over_is_told_with_the_code_of_what_may_be_tried_again(tmp_path, monkeypatch):
+  """So that no sweep writes down that both were not finite: once the other is done elsewhere, this one comes to it again, alone."""
+  spoil(monkeypatch, 102)
+  take_over(monkeypatch, 'run-103')
+  together = folders(tmp_path)
+  with pytest.raises(WorkdirInUse, match=r'run-102: step 1: loss nan.*; \S+run-103: taken over by process 1') as error:
+    seeds.run(runs.config(**CHANGES), together)
+  assert error.value.exit_code == 5
+  assert_same_run(together[101], alone(101))
 
 
 def test_what_takes_one_seed_at_a_time_is_refused_before_anything_is_written(tmp_path, monkeypatch):

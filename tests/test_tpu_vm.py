@@ -1,6 +1,7 @@
 """The scripts for TPU VMs: every command can be seen without gcloud, and a preempted run is started again."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,7 @@ def said(*arguments, script='tpu_vm.sh', **environment):
 @pytest.mark.parametrize(
   ('arguments', 'commands'),
   [
-    (['create', '--spot', '--type=v4-16'], ['tpu-vm create pe-jax --zone=us-central1-a --accelerator-type=v4-16 --version=']),
+    (['create', '--spot', '--type=v4-16'], ['tpu-vm create pe-jax --zone=us-central1-a --accelerator-type=v4-16 --version=', '--spot']),
     (['setup', '--project=p'], ['archive --format=tar.gz', 'tpu-vm scp ', 'constraints.txt']),
     (['run', '--', 'train.py', '--config=c.py:stack(rope, alibi)', '--workdir=gs://b/a'], ['train.py', '--coordinator=auto']),
     (['logs'], ['tail']),
@@ -49,6 +50,22 @@ def test_a_dry_run_prints_every_command_and_runs_none(arguments, commands):
   assert hosts in err
 
 
+@pytest.mark.parametrize(
+  ('kind', 'image'),
+  [
+    ('v3-8', 'tpu-ubuntu2204-base'),
+    ('v4-16', 'tpu-ubuntu2204-base'),
+    ('v5litepod-8', 'v2-alpha-tpuv5-lite'),
+    ('v5p-16', 'v2-alpha-tpuv5'),
+    ('v6e-16', 'v2-alpha-tpuv6e'),
+  ],
+)
+def test_every_type_starts_from_its_own_image(kind, image):
+  assert f'--accelerator-type={kind} --version={image}\n' in said('--dry_run', 'create', f'--type={kind}')[2]
+  assert '--version=mine\n' in said('--dry_run', 'create', f'--type={kind}', '--runtime=mine')[2]
+  assert '--version=mine\n' in said('--dry_run', 'create', '--type=v9-1', TPU_RUNTIME='mine')[2]
+
+
 def for_hosts(*arguments):
   """The command that the hosts' shells would get."""
   code, _, err = said('--dry_run', *arguments)
@@ -58,15 +75,21 @@ def for_hosts(*arguments):
   return printed.stdout.removeprefix('--command=')
 
 
-def test_what_runs_on_the_hosts_has_the_words_that_were_given(tmp_path):
-  """The command for the hosts is run here, with a run that only prints its arguments."""
-  command = for_hosts('run', '--', 'train.py', "--config=c.py:stack(rope, alibi(slope='x'))", '--workdir=gs://b/$HOME')
-  home = tmp_path / 'pe_jax'
+def host(folder):
+  """What `setup` makes of a host, with a Python that only prints its arguments."""
+  home = folder / 'pe_jax'
   (home / '.venv' / 'bin').mkdir(parents=True)
   (home / 'scripts').mkdir()
   shutil.copy(SCRIPTS / 'again.sh', home / 'scripts')
   (home / '.venv' / 'bin' / 'python').write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
   (home / '.venv' / 'bin' / 'python').chmod(0o755)
+  return home
+
+
+def test_what_runs_on_the_hosts_has_the_words_that_were_given(tmp_path):
+  """The command for the hosts is run here, with a run that only prints its arguments."""
+  home = host(tmp_path)
+  command = for_hosts('run', '--', 'train.py', "--config=c.py:stack(rope, alibi(slope='x'))", '--workdir=gs://b/$HOME')
   subprocess.run(['bash', '-c', command], cwd=tmp_path, check=True, capture_output=True)
   assert (home / 'run.log').read_text() == (
     "<train.py><--config=c.py:stack(rope, alibi(slope='x'))><--workdir=gs://b/$HOME><--coordinator=auto>"
@@ -77,6 +100,15 @@ def test_what_runs_on_the_hosts_has_the_words_that_were_given(tmp_path):
   assert (done.returncode, done.stderr.count('\n')) == (5, 1)
   assert done.stderr.startswith('ERROR: a run goes on there (')
   assert 'stop ends it)' in done.stderr
+
+
+def test_several_commands_run_on_the_hosts_one_after_the_other_and_all_with_the_others(tmp_path):
+  home = host(tmp_path)
+  command = for_hosts('run', '--', 'python', 'train.py', '--workdir=gs://b/a', '&&', 'python', 'eval.py', '--lengths=16,32')
+  subprocess.run(['bash', '-c', command], cwd=tmp_path, check=True, capture_output=True)
+  assert (home / 'run.log').read_text() == (
+    '<train.py><--workdir=gs://b/a><--coordinator=auto><eval.py><--lengths=16,32><--coordinator=auto>'
+  )
 
 
 def test_setting_up_a_host_unpacks_and_installs_for_a_python_that_is_new_enough(tmp_path):
@@ -110,6 +142,9 @@ def test_setting_up_a_host_unpacks_and_installs_for_a_python_that_is_new_enough(
     (['create', '--name=a;b'], 'is no name of a TPU'),
     (['run'], 'what shall run'),
     (['run', '--', 'rm', '-rf'], "'rm' is neither train.py nor eval.py"),
+    (['run', '--', 'train.py', '&&', 'rm'], "'rm' is neither train.py nor eval.py"),
+    (['run', '--', 'train.py', '&&'], 'there is no command'),
+    (['create', '--type=v9-1'], "no image is known for 'v9-1'"),
     (['fetch', 'gs://b/a'], 'from where, to where'),
   ],
 )
@@ -138,30 +173,57 @@ def test_the_scripts_are_clean_by_shellcheck(script):
   assert done.returncode == 0, done.stdout
 
 
-def counting(folder, codes):
-  """A command that ends with the next of the codes each time, and how often it ran."""
+def counting(folder, ends):
+  """A command that ends with the next of the codes each time, after it has told of the step that stands beside it, if any.
+
+  Its log gets a letter a start: 'x', or 'a' where it was told that it comes again.
+  """
   script = folder / 'run.py'
   script.write_text(
-    f'import pathlib, sys\nlog = pathlib.Path({str(folder / "log")!r})\nbefore = log.read_text() if log.exists() else ""\n'
-    f'log.write_text(before + "x")\nsys.exit({codes!r}[len(before)])\n'
+    f'import pathlib, sys\nsys.path.insert(0, {str(runs.ROOT)!r})\nfrom pe_jax import again\nlog = pathlib.Path({str(folder / "log")!r})\n'
+    f'before = log.read_text() if log.exists() else ""\nlog.write_text(before + ("a" if again.is_again() else "x"))\n'
+    f'code, *step = {ends!r}[len(before)]\nstep and again.tell("runs/a", *step)\nsys.exit(code)\n'
   )
   return [sys.executable, str(script)]
 
 
 @pytest.mark.parametrize(
-  ('codes', 'ends', 'runs_made'),
+  ('ends', 'code', 'starts'),
   [
-    ([0], 0, 1),
-    ([75, 75, 134, 0], 0, 4),
-    ([75, 6, 0], 6, 2),
-    ([2, 0], 2, 1),
-    ([1, 1, 1, 0], 1, 3),
-    ([1, 1, 75, 1, 0], 0, 5),
+    ([(0,)], 0, 'x'),
+    ([(75, 1), (75, 2), (134, 3), (1,), (0,)], 0, 'xaaaa'),
+    ([(75, 5), (6,), (0,)], 6, 'xa'),
+    ([(2,), (0,)], 2, 'x'),
+    ([(1,)] * 4 + [(0,)], 1, 'xaaa'),
+    ([(75,)] * 4 + [(0,)], 75, 'xaaa'),  # somebody else is gone, each time anew
+    ([(1,), (1,), (137, 5), (1,), (75,), (1,), (137,), (0,)], 137, 'xaaaaaa'),  # a step between them counts anew
+    ([(137, 5)] * 5 + [(0,)], 137, 'xaaaa'),  # the same step each time is no progress
   ],
 )
-def test_a_run_is_started_again_until_it_has_ended_for_good(tmp_path, codes, ends, runs_made):
-  code, _, err = said(*counting(tmp_path, codes), script='again.sh', AGAIN_AFTER='0')
-  assert (code, len((tmp_path / 'log').read_text())) == (ends, runs_made), err
+def test_a_run_is_started_again_until_it_has_ended_for_good_or_saves_nothing_more(tmp_path, ends, code, starts):
+  found, _, err = said(*counting(tmp_path, ends), script='again.sh', AGAIN_AFTER='0', TMPDIR=str(tmp_path))
+  assert (found, (tmp_path / 'log').read_text()) == (code, starts), err
+  assert ('ERROR: 4 starts in a row have saved no new checkpoint' in err) == (code in (1, 75, 137)), err
+  assert not list(tmp_path.glob('pe_jax_saved*'))
+
+
+def test_it_waits_longer_each_time_that_nothing_was_saved(tmp_path):
+  (tmp_path / 'sleep').write_text('#!/bin/sh\n')
+  (tmp_path / 'sleep').chmod(0o755)
+  _, _, err = said(*counting(tmp_path, [(1,), (1,), (75, 1), (0,)]), script='again.sh', AGAIN_AFTER='1', PATH=f'{tmp_path}:/usr/bin:/bin')
+  assert re.findall(r'again in (\d+) s', err) == ['2', '4', '1']
+
+
+def test_commands_between_two_words_are_run_one_after_the_other(tmp_path):
+  (tmp_path / 'train').mkdir()
+  train = counting(tmp_path / 'train', [(75, 1), (0,)])
+  (tmp_path / 'eval').mkdir()
+  code, _, err = said(*train, '&&', *counting(tmp_path / 'eval', [(134,), (0,)]), script='again.sh', AGAIN_AFTER='0')
+  assert (code, [(tmp_path / name / 'log').read_text() for name in ('train', 'eval')]) == (0, ['xa', 'xa']), err
+  code, out, _ = said('sh', '-c', 'exit 3', '&&', 'echo', 'never', script='again.sh')
+  assert (code, out) == (3, '')
+  code, out, err = said('echo', 'never', '&&', script='again.sh')
+  assert (code, out) == (2, ''), err
 
 
 def test_a_signal_goes_on_to_the_run_which_saves_and_is_not_started_again(tmp_path):

@@ -74,6 +74,13 @@ ROWS = (
     ('tests/sweep/test_pool.py::test_each_ends_in_its_own_way_and_the_others_go_on',),
   ),
   (
+    'taken back for ever',
+    'pe_jax/sweep/pool.py',
+    'self._taken[name] < TAKEN',
+    'self._taken[name] >= 0',
+    ('tests/sweep/test_pool.py::test_what_another_process_takes_each_time_is_left_to_it',),
+  ),
+  (
     'rows of an attempt kept',
     'pe_jax/once.py',
     "if row.get('label') != label]",

@@ -100,9 +100,10 @@ def places(folder):
 
 
 def signature(folder):
-  """What changes when a run below the folder writes: sizes and times of the files that `scan` reads."""
+  """What changes when a run below the folder writes, begins or is gone: sizes and times of the files that `scan` reads, and who lives."""
   seen = {}
   for place in places(folder):
+    seen[str(place)] = _runs(place)
     marks = [place / name for name in ('DONE', 'FAILED', 'LOCK', 'log.txt')]
     for path in [*place.glob('*.json*'), *place.glob('eval/*.jsonl'), *marks]:
       try:
@@ -203,6 +204,11 @@ def last_error(path, tail=16_384, near=5):
 
 def _unfinished(path, error):
   """'running', 'failed' or 'stopped'."""
+  return 'running' if _runs(path) else 'failed' if error else 'stopped'
+
+
+def _runs(path):
+  """Whether the process that LOCK names lives and works there; of another machine's only what it writes can be seen."""
   try:
     holder = (path / 'LOCK').read_text(encoding='utf-8', errors='replace').split()
   except OSError:
@@ -210,16 +216,16 @@ def _unfinished(path, error):
   if len(holder) == 4 and holder[0] == 'process' and holder[1].isdigit():
     if holder[3] != platform.node():
       newest = max((p.stat().st_mtime for p in path.glob('*.jsonl')), default=0)
-      return 'running' if time.time() - newest < FRESH else 'failed' if error else 'stopped'
+      return time.time() - newest < FRESH
     # The lock is only tried where its holder's number is in use: a run that starts just then must not find it taken.
     if _alive(int(holder[1])):
       try:
         workdir.check_free(path)
       except WorkdirInUse:
-        return 'running'
+        return True
       except OSError:
         pass
-  return 'failed' if error else 'stopped'
+  return False
 
 
 def _alive(process):

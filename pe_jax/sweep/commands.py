@@ -6,10 +6,12 @@ started on another machine, and a sweep's file can be edited while the sweep goe
 
 import dataclasses
 import pathlib
+import re
 import shlex
 import sys
 
 from pe_jax import config as config_lib
+from pe_jax.errors import ConfigError
 from pe_jax.sweep import evaluations
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -41,7 +43,32 @@ def evaluate(run, place=HERE):
   ]
 
 
-def line(run, place=ANYWHERE):
-  """All of a run as one line for a shell."""
+def line(run, place=ANYWHERE, extra='', wrap=''):
+  """All of a run as one line for a shell.
+
+  Args:
+    run: a plan.Run.
+    place: where it is started.
+    extra: arguments that each command gets too, as in a shell.
+    wrap: the command of another launcher, in which {name} is the run's name, {command} all of the run as one quoted word, and {words} all
+      of it as words, with '&&' between two commands.
+  """
   steps = [train(run.config, run.folder, place), *(command for _, command in evaluate(run, place))]
-  return ' && '.join(shlex.join(step) for step in steps)
+  steps = [[*step, *_words(extra)] for step in steps]
+  lines = [shlex.join(step) for step in steps]
+  given = {'name': run.name, 'command': shlex.quote(' && '.join(lines)), 'words': " '&&' ".join(lines)}
+  return re.sub(r'\{(name|command|words)\}', lambda found: given[found[1]], wrap) if wrap else ' && '.join(lines)
+
+
+def check_wrap(extra, wrap):
+  """Refuses templates of lines that say nothing of the run, or that no shell reads."""
+  if wrap and not ('{command}' in wrap or '{words}' in wrap):
+    raise ConfigError(f"--wrap: '{wrap}' has neither {{command}} nor {{words}}, for which the run's commands are put in")
+  _words(extra)
+
+
+def _words(extra):
+  try:
+    return shlex.split(extra)
+  except ValueError as error:
+    raise ConfigError(f"--extra: '{extra}' is nothing that a shell reads: {error}") from None

@@ -32,7 +32,7 @@ import pathlib
 import ml_collections
 
 from pe_jax import config as config_lib
-from pe_jax import names
+from pe_jax import names, remote
 from pe_jax.errors import ConfigDiffers, ConfigError, UserError
 from pe_jax.sweep import evaluations
 
@@ -170,7 +170,7 @@ def check_begun(runs):
   """Refuses runs whose folders hold another configuration: the file has changed since they were begun."""
   found = []
   for run in runs:
-    path = pathlib.Path(run.folder) / 'config.json'
+    path = remote.path(run.folder) / 'config.json'
     if path.exists():
       lines = config_lib.diff(config_lib.stored(path), run.resolved.to_dict())
       found += [f'{run.name}: {"; ".join(lines)}'] if lines else []
@@ -185,9 +185,9 @@ def check_begun(runs):
 def _load(path):
   if not pathlib.Path(path).is_file():
     raise ConfigError(f"--config: there is no file '{path}' (for instance --config=configs/sweeps/extrapolation.py)")
-  spec = importlib.util.spec_from_file_location('pe_jax_sweep', path)
-  if spec is None:
+  if pathlib.Path(path).suffix != '.py':  # Python would load what was compiled, too
     raise ConfigError(f"--config: '{path}' is no Python file (a sweep is a .py file with get_config and sweep)")
+  spec = importlib.util.spec_from_file_location('pe_jax_sweep', path)
   file = importlib.util.module_from_spec(spec)
   try:
     spec.loader.exec_module(file)

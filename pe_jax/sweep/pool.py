@@ -1,8 +1,8 @@
 """Tasks run as processes, as many at a time as there are slots; one that fails, hangs or is killed touches no other.
 
-What an exit code means: 0 on to the next command; 75, SIGTERM and SIGINT again, some times; 5 somebody else has it, looked at again later;
-anything else is a failure, with the line that says why. A process that gives no sign of progress for too long is stopped, and killed if it
-will not stop.
+What an exit code means: 0 on to the next command; 75, SIGTERM and SIGINT again, some times; 5 somebody else has it, looked at again once
+that one is quiet, and left to it after some times; anything else is a failure, with the line that says why. A process that gives no sign of
+progress for too long is stopped, and killed if it will not stop.
 """
 
 import collections
@@ -20,6 +20,8 @@ from pe_jax.sweep.child import Child
 
 AGAIN = (Preempted.exit_code, -signal.SIGTERM, -signal.SIGINT)
 LOOK = 2.0  # seconds between looks at a task that another process holds
+QUIET = 60.0  # seconds without a sign of progress after which a task that another process took is tried again
+TAKEN = 3  # times that another process may take a task before it is left to that one; without locks two pools could go on so for ever
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Pool:
 
   Attributes:
     waiting, held: {name: task}.
+    left: {name: task} of what another process took again and again, and is not looked at any more.
     running: {name: Work}.
     finished: {name: task}, failed: {name: Failure}.
   """
@@ -98,6 +101,7 @@ class Pool:
   def __init__(self, slots, limits=None):
     self._free, self.limits = list(slots), limits or Limits()
     self.waiting, self.held, self.running, self.finished, self.failed = {}, {}, {}, {}, {}
+    self.left, self._taken = {}, collections.Counter()
     self._last, self._again, self._look, self._began = {}, collections.Counter(), 0.0, time.time()
     self._caught, self._handlers = [], {}
 
@@ -176,7 +180,8 @@ class Pool:
       else:
         self.waiting[name] = task
     elif code == WorkdirInUse.exit_code:
-      self.held[name] = task
+      self._taken[name] += 1
+      (self.held if self._taken[name] < TAKEN else self.left)[name] = task
     else:
       self._fail(task, code, child.reason(code, work.child.said()))
 
@@ -186,11 +191,8 @@ class Pool:
       task.failed(code, reason)
 
   def _watch(self, work):
-    now, sign = time.time(), work.child.started
-    for path in work.task.watched:
-      with contextlib.suppress(OSError):
-        sign = max(sign, path.stat().st_mtime)
-    if not work.reason and now - sign > self.limits.stall:
+    now = time.time()
+    if not work.reason and now - _sign(work.task, work.child.started) > self.limits.stall:
       work.reason = f'no sign of progress for {self.limits.stall:.0f} s, so it was stopped (--stall_minutes gives it longer)'
       work.killed_at = now + self.limits.grace
       work.child.stop()
@@ -198,11 +200,12 @@ class Pool:
       work.child.kill()
 
   def _take_back(self):
-    """Queues what another process has let go of."""
+    """Queues what another process has let go of. One that took it where locks do not hold shows that it lives by what it writes alone."""
     if self.held and time.monotonic() > self._look:
       self._look = time.monotonic() + LOOK
-      for name in [name for name, task in self.held.items() if not task.held()]:
-        self.waiting[name] = self.held.pop(name)
+      for name, task in list(self.held.items()):
+        if not task.held() and not (self._taken[name] and time.time() - _sign(task) < QUIET):
+          self.waiting[name] = self.held.pop(name)
 
   def stop(self):
     """Asks every process to save and end, and waits for it; one that does not is killed, all of them at a second signal."""
@@ -220,3 +223,11 @@ class Pool:
       self.waiting[name] = work.task
       self._free.append(work.slot)
     self.running = {}
+
+
+def _sign(task, since=0.0):
+  """When it last showed progress, in seconds since 1970."""
+  for path in task.watched:
+    with contextlib.suppress(OSError):
+      since = max(since, path.stat().st_mtime)
+  return since

@@ -8,6 +8,7 @@ queued twice; whichever job comes second finds the run done or in use, and ends.
 
 import contextlib
 import dataclasses
+import io
 import pathlib
 import shlex
 import signal
@@ -65,7 +66,8 @@ def run(sweep, chosen, say=progress.say, cluster='slurm', settings=None, limits=
     settings: {parameter of submitit: value}.
     limits: a pool.Limits.
   """
-  executor = executor_of(sweep, cluster, settings or {})
+  limits = limits or pool.Limits()
+  executor = executor_of(sweep, cluster, settings or {}, limits.again)
   added, jobs = set(), {}
   with _stoppable():
     while True:
@@ -73,7 +75,7 @@ def run(sweep, chosen, say=progress.say, cluster='slurm', settings=None, limits=
       added.update(run.name for run in new)
       tasks = [task for task in local.together(sweep, new) if task.next(None) and not task.held() and not task.verdict(time.time())]
       if tasks:
-        submitted = executor.submit_array([Work(task, limits or pool.Limits()) for task in tasks])
+        submitted = _submitted(executor, [Work(task, limits) for task in tasks])
         jobs |= {task.name: (task, job) for task, job in zip(tasks, submitted, strict=True)}
         say(f'{len(tasks)} jobs submitted: {submitted[0].job_id} to {submitted[-1].job_id} (logs in {executor.folder})')
       if not jobs:
@@ -100,10 +102,22 @@ def _last_line(error):
   return lines[-1] if lines else type(error).__name__
 
 
-def executor_of(sweep, cluster, settings):
+def _submitted(executor, works):
+  """The jobs of an array; what Slurm refuses is one sentence."""
+  try:
+    with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises
+      return executor.submit_array(works)
+  except (OSError, RuntimeError) as error:  # of submitit: the submission has failed, or its answer is none
+    said = ' '.join(str(error).split()) or type(error).__name__
+    raise ConfigError(f'--slurm: {len(works)} jobs could not be submitted: {said} (--dry_run shows the job script)') from error
+
+
+def executor_of(sweep, cluster, settings, again=pool.Limits.again):
+  """submitit's executor. `again`: how often a job that ran into its time limit comes again."""
   submitit = _import()
   try:
-    executor = submitit.AutoExecutor(pathlib.Path(sweep.folder) / '.slurm' / '%j', cluster=cluster)
+    folder = pathlib.Path(sweep.folder) / '.slurm' / '%j'
+    executor = submitit.AutoExecutor(folder, cluster=cluster, **{f'{cluster}_max_num_timeout': again})
     executor.update_parameters(**{'name': pathlib.Path(sweep.folder).name, 'timeout_min': MINUTES, **_parameters(settings)})
   except (AssertionError, NameError, RuntimeError, ValueError) as error:
     raise ConfigError(f'--slurm: {" ".join(str(error).split())}') from error

@@ -11,7 +11,7 @@ import math
 import os
 import pathlib
 
-from pe_jax import once, workdir
+from pe_jax import once, remote, workdir
 from pe_jax.errors import NotFinite, WorkdirInUse
 
 KINDS = ('waiting', 'interrupted', 'running', 'trained', 'done', 'failed')
@@ -67,7 +67,7 @@ def held(folder):
 def failed(folder):
   """{'code', 'reason'} of FAILED, None if there is none."""
   with contextlib.suppress(OSError):
-    return json.loads((pathlib.Path(folder) / 'FAILED').read_text())
+    return json.loads((remote.path(folder) / 'FAILED').read_text())
 
 
 def write_failed(folder, code, reason):

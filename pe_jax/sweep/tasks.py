@@ -1,9 +1,9 @@
 """A run as a task of a pool: training, then its evaluations, each a process. Plain data, so that it can be sent to another machine."""
 
 import dataclasses
-import pathlib
+import os
 
-from pe_jax import once, workdir
+from pe_jax import once, remote, workdir
 from pe_jax.errors import NotFinite
 from pe_jax.sweep import commands, pool, state
 
@@ -18,7 +18,7 @@ class RunTask(pool.Task):
   """
 
   name: str
-  folder: pathlib.Path
+  folder: os.PathLike
   train: list
   evaluations: list
 
@@ -61,4 +61,4 @@ class RunTask(pool.Task):
 
 def of(run, place=commands.HERE):
   """The task of a plan's Run."""
-  return RunTask(run.name, pathlib.Path(run.folder), commands.train(run.config, run.folder, place), commands.evaluate(run, place))
+  return RunTask(run.name, remote.path(run.folder), commands.train(run.config, run.folder, place), commands.evaluate(run, place))

@@ -43,17 +43,19 @@ class View:
       self._lines(pool)
 
   def _table(self, pool):
+    from rich.markup import escape
     from rich.table import Table
 
-    shown = Table(title=f'{self._sweep.folder}: {counts(pool)}, {_minutes(time.monotonic() - self._start)}', title_justify='left', box=None)
+    title = escape(f'{self._sweep.folder}: {counts(pool)}, {_minutes(time.monotonic() - self._start)}')
+    shown = Table(title=title, title_justify='left', box=None)
     for name in ('run', 'state', 'step', 'loss', 'tokens/s', ''):
       shown.add_column(name, justify='right' if name in ('step', 'loss', 'tokens/s') else 'left', no_wrap=name != '')
     for work in pool.running.values():
       for part in work.task.parts:
         shown.add_row(*self._running(part, work))
     for name, failure in pool.failed.items():
-      shown.add_row(name, '[red]failed', '', '', '', failure.reason, style='')
-    for name in pool.held:
+      shown.add_row(name, '[red]failed', '', '', '', escape(failure.reason), style='')
+    for name in [*pool.held, *pool.left]:
       shown.add_row(name, 'elsewhere', '', '', '', 'another process works on it')
     for name in [*pool.waiting][:SHOWN]:
       shown.add_row(name, '[dim]waiting')
@@ -68,7 +70,7 @@ class View:
     return part.name, phase, f'{found.step}/{total}', _number(found.loss, '.3f'), _number(found.speed, '.0f'), note
 
   def _lines(self, pool):
-    now = {name: 'running' for name in pool.running} | {name: 'elsewhere: another process works on it' for name in pool.held}
+    now = {name: 'running' for name in pool.running} | {name: 'elsewhere: another process works on it' for name in [*pool.held, *pool.left]}
     now |= {name: f'FAILED: {failure.reason}' for name, failure in pool.failed.items()} | {name: 'done' for name in pool.finished}
     for name, said in now.items():
       if self._known.get(name) != said:
@@ -83,7 +85,8 @@ class View:
 
 def counts(pool):
   """'3 done, 2 running, …' without what there is none of."""
-  named = {'done': pool.finished, 'running': pool.running, 'waiting': pool.waiting, 'held elsewhere': pool.held, 'failed': pool.failed}
+  elsewhere = pool.held | pool.left
+  named = {'done': pool.finished, 'running': pool.running, 'waiting': pool.waiting, 'held elsewhere': elsewhere, 'failed': pool.failed}
   return ', '.join(f'{len(group)} {name}' for name, group in named.items() if group) or 'nothing to do'
 
 

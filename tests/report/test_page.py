@@ -202,6 +202,54 @@ def test_while_a_run_goes_on_the_page_is_written_again_until_ctrl_c(tmp_path):
   assert 'http-equiv="refresh"' not in page.read_text()  # no longer written, and so no longer loaded again
 
 
+def watching(folder, planted=''):
+  """scripts/report.py --watch as a process, in which some lines of Python are run first."""
+  script = str(tiny_runs.ROOT / 'scripts' / 'report.py')
+  argv = [script, f'--workdir={folder}', '--watch', '--every=1']
+  program = f'{planted}\nimport runpy, sys\nsys.argv = {argv!r}\nrunpy.run_path({script!r}, run_name="__main__")'
+  command = [sys.executable, '-c', program]
+  return subprocess.Popen(command, cwd=tiny_runs.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def told(process, text):
+  """Reads what a process says up to a line that holds the text."""
+  for line in process.stdout:
+    if text in line:
+      return line
+  raise AssertionError(f'ended with {process.wait()} and has not said: {text}')
+
+
+def test_a_watch_may_begin_before_the_first_run_and_sees_one_that_is_killed(tmp_path):
+  """The run's process holds LOCK and writes nothing more: that it is gone is all that changes."""
+  folder = tmp_path / 'runs' / 'a'
+  holds = f'import time\nfrom pe_jax import workdir\nwith workdir.locked({str(folder)!r}):\n  print(1, flush=True)\n  time.sleep(600)'
+  with watching(tmp_path / 'runs') as watch:
+    told(watch, 'no run below it yet, so this waits')
+    written.run(folder, written.config(), steps=300, done=False)
+    with subprocess.Popen([sys.executable, '-c', holds], cwd=tiny_runs.ROOT, stdout=subprocess.PIPE, text=True) as run:
+      assert run.stdout.readline() == '1\n'
+      told(watch, '1 runs (1 running)')
+      run.kill()
+    told(watch, '1 runs (1 stopped)')
+    watch.kill()
+
+
+def test_a_fault_while_the_page_is_written_is_told_and_the_watch_goes_on_but_what_a_user_must_mend_ends_it(tmp_path):
+  path = written.run(tmp_path / 'a', written.config(), steps=300, done=False)
+  planted = 'from pe_jax.report import page\nfrom pe_jax.errors import WriteError\n'
+  planted += 'write, faults = page.write, [KeyError("half"), WriteError("full")]\n'
+  planted += (
+    'def once(*args):\n  if len(faults) > 1 or args[2][0].step > 300:\n    raise faults.pop(0)\n  return write(*args)\npage.write = once'
+  )
+  with watching(tmp_path, planted) as watch:
+    told(watch, "not written this time: KeyError: 'half'")
+    (path / 'log.txt').write_text('something\n')
+    told(watch, '1 runs (1 stopped)')
+    written.jsonl(path / 'metrics.jsonl', [{'step': 400, 'loss': 1.0}])
+    told(watch, 'ERROR: full')
+    assert watch.wait(60) == 4
+
+
 def test_a_stored_configuration_is_a_config_file(tmp_path):
   from pe_jax import json_config, resolve
 

@@ -8,6 +8,7 @@ import platform
 import pytest
 import written_runs as written
 
+from pe_jax import workdir
 from pe_jax.errors import DataError
 from pe_jax.report import results, rows
 
@@ -151,4 +152,14 @@ def test_the_signature_changes_when_a_run_writes(tmp_path):
   before = results.signature(tmp_path)
   assert results.signature(tmp_path) == before
   written.jsonl(path / 'eval' / 'context.jsonl', [GOOD])
+  assert results.signature(tmp_path) != before
+
+
+def test_the_signature_changes_when_a_run_is_gone_without_a_word(tmp_path):
+  path = written.run(tmp_path / 'a', written.config(), done=False)
+  with workdir.locked(path):
+    before = results.signature(tmp_path)
+    assert results.signature(tmp_path) == before
+    times = (path / 'LOCK').stat()
+  assert (path / 'LOCK').stat().st_mtime_ns == times.st_mtime_ns
   assert results.signature(tmp_path) != before

@@ -1,14 +1,19 @@
 """What a sweep is made of: states, evaluations that stand once, tuning, seeds together, prices, tables."""
 
+import dataclasses
+import io
 import math
+import time
+import types
 
 import pytest
+import rich.console
 from sweeps import TWO, finish, sweep_of
 
 from pe_jax import config as config_lib
 from pe_jax import flops, metrics, once, workdir
 from pe_jax.errors import ConfigError, DataError, WorkdirInUse
-from pe_jax.sweep import cost, listing, local, plan, published, seeds, state, tasks, tuning, view
+from pe_jax.sweep import cost, listing, local, plan, pool, published, seeds, slots, state, tasks, tuning, view
 
 
 def test_a_state_is_what_the_folder_says(tmp_path):
@@ -128,6 +133,27 @@ def test_runs_that_differ_in_their_seed_alone_become_one_command(tmp_path):
     seeds.grouped(same)
 
 
+def test_of_seeds_together_only_those_that_were_not_finite_are_written_down_as_such(tmp_path, monkeypatch):
+  """One diverges while another is taken over (5), and is met again (7) once that one is done elsewhere."""
+  monkeypatch.setattr('pe_jax.sweep.pool.LOOK', 0.01)
+  monkeypatch.setattr('pe_jax.sweep.pool.QUIET', 0.1)
+  text = 'vmap_seeds = True\ndef sweep():\n  for s in (1, 2):\n    yield f"a{s}", {"seed": s}\n'
+  sweep = sweep_of(tmp_path, text)
+  (task,) = local.together(sweep, sweep.plan({}).values())
+  shell = 'case $1 in *=1,2) exit 5 ;; *) echo "ERROR: a1: step 3: loss nan"; exit 7 ;; esac'
+  task = dataclasses.replace(task, command=['sh', '-c', shell, 'sh'])
+  with pool.Pool([slots.Slot()]) as running:
+    running.add(task)
+    while running.busy:
+      running.step()
+      if running.held:  # the other sweep is quick
+        finish(tmp_path / 'runs' / 'a2', 1.0)
+      time.sleep(0.01)
+  assert state.failed(tmp_path / 'runs' / 'a1') == {'code': 7, 'reason': 'a1: step 3: loss nan'}
+  assert state.failed(tmp_path / 'runs' / 'a2') is None
+  assert task.log.read_text().count('--seeds=') == 2
+
+
 def test_a_price_is_what_a_hand_counts(tmp_path):
   one = "def sweep():\n  yield 'a', {}, {'lengths': [16, 32], 'encodings': 'rope, linear', 'protocols': 'nonoverlapping', "
   one += "'max_targets': 1000}\n"
@@ -163,6 +189,35 @@ def test_the_last_table_says_who_failed_and_why(tmp_path):
     'b    failed      0          data.path: no text',
   ]
   assert (failed, left) == (['b'], [])
+
+
+def test_the_table_that_renews_itself_shows_every_run_with_its_state_and_progress(tmp_path):
+  names = ['a', 'b', 'h', *(f'w{n:02}' for n in range(14))]
+  sweep = sweep_of(tmp_path, f'def sweep():\n  for name in {names}:\n    yield name, {{}}\n')
+  task = tasks.of(sweep.plan({})['a'])
+  metrics.append(task.folder / 'metrics.jsonl', [{'step': 3, 'loss': 2.6}, {'step': 4, 'loss': 2.5}])
+  metrics.append(task.folder / 'timing.jsonl', [{'step': 4, 'tokens_per_second': 1234.4}])
+  shown = pool.Pool([])
+  shown.running['a'] = pool.Work(task, types.SimpleNamespace(started=time.time() - 300), None)
+  shown.failed['b'] = pool.Failure(3, '[Errno 2] no text in [/data/x] [red]')
+  shown.held['h'] = task
+  shown.waiting |= dict.fromkeys(names[3:], task)
+
+  def lines():
+    console = rich.console.Console(file=io.StringIO(), width=120)
+    console.print(view.View(sweep)._table(shown))
+    return [line.split() for line in console.file.getvalue().splitlines()]
+
+  sweep.folder = 'runs'  # a long title is broken into lines
+  title, header, *rows = lines()
+  assert ' '.join(title) == 'runs: 1 running, 14 waiting, 1 held elsewhere, 1 failed, 0 s'
+  assert header == ['run', 'state', 'step', 'loss', 'tokens/s']
+  assert rows[0] == ['a', 'training', '4/10', '2.500', '1234', '5', 'min']
+  assert rows[1] == ['b', 'failed', '[Errno', '2]', 'no', 'text', 'in', '[/data/x]', '[red]']
+  assert rows[2] == ['h', 'elsewhere', 'another', 'process', 'works', 'on', 'it']
+  assert rows[3:] == [*([name, 'waiting'] for name in names[3:15]), ['and', '2', 'more']]
+  finish(task.folder, 1.25)
+  assert lines()[2] == ['a', 'evaluating', '10/10', '1.250', '1234', '5', 'min']
 
 
 def test_published_numbers_stand_beside_ours(tmp_path):

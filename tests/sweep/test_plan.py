@@ -2,13 +2,16 @@
 
 import math
 import pathlib
+import py_compile
 import re
+import shlex
+import subprocess
 
 import pytest
 import tiny_runs as runs
 from absl import flags
 from ml_collections import config_flags
-from sweeps import STAGES, TWO, finish, sweep_of
+from sweeps import BASE, STAGES, TWO, finish, sweep_of
 
 from pe_jax import config as config_lib
 from pe_jax import resolve, workdir
@@ -66,6 +69,21 @@ def test_a_mistake_is_named_before_anything_starts(tmp_path, text, says):
   with pytest.raises(ConfigError, match=says):
     plan_all()
   assert not (tmp_path / 'runs').exists()
+
+
+@pytest.mark.parametrize('name', ['sweep.so', 'sweep.cpython-311-x86_64-linux-gnu.so', 'sweep.pyc', 'sweep.txt', 'sweep', 'sweep.json'])
+def test_only_a_py_file_is_executed(name, tmp_path):
+  """Python would load an extension or what was compiled as readily."""
+  (tmp_path / 'sweep.py').write_text(f'open({str(tmp_path / "executed")!r}, "w").close()\n{BASE}{TWO}')
+  plan.Sweep(str(tmp_path / 'sweep.py'), tmp_path)
+  assert (tmp_path / 'executed').exists()
+  (tmp_path / 'executed').unlink()
+  py_compile.compile(str(tmp_path / 'sweep.py'), str(tmp_path / 'sweep.pyc'))
+  if not (tmp_path / name).exists():
+    (tmp_path / name).write_text((tmp_path / 'sweep.py').read_text())
+  with pytest.raises(ConfigError, match=rf"^--config: '.*{re.escape(name)}' is no Python file \(a sweep is a \.py file"):
+    plan.Sweep(str(tmp_path / name), tmp_path)
+  assert not (tmp_path / 'executed').exists()
 
 
 @pytest.mark.parametrize('missing', ['nosuch.py', 'tests'])
@@ -137,6 +155,38 @@ def test_a_printed_line_is_one_quoted_shell_command_a_run(tmp_path):
     '--config.train_length=16 '
     f'&& python eval.py --workdir={tmp_path}/runs/a --label=sweep-0 --lengths=16 --encodings=yarn'
   )
+
+
+def test_a_printed_line_can_be_put_into_the_command_of_another_launcher(tmp_path):
+  evaluation = "def evaluation():\n  return {'lengths': [16], 'encodings': ['yarn(factor=2)', 'rope']}"
+  run = sweep_of(tmp_path, TWO + evaluation).plan({})['a']
+  line = commands.line(run)
+  assert shell(commands.line(run, wrap='printf "%s" {name}={command}')) == f'a={line}'
+  more = commands.line(run, extra="--coordinator=auto --timeout='60'")
+  assert more.count(' --coordinator=auto --timeout=60') == 2
+  assert more.replace(' --coordinator=auto --timeout=60', '') == line
+  # As the hosts of a TPU get it.
+  said = shell(commands.line(run, wrap=f'bash {ROOT}/scripts/tpu_vm.sh --dry_run --name=tpu-{{name}} run -- {{words}} 2>&1'))
+  assert 'tpu-vm ssh tpu-a ' in said
+  command = shell(f'printf "%s" {said.partition("--worker=all ")[2]}')
+  words = shlex.split(command.partition('nohup ')[2].partition(' >')[0])
+  assert words[0] == 'scripts/again.sh'
+  wanted = shlex.split(line.replace('&&', '--coordinator=auto "&&"').replace('python ', '.venv/bin/python '))
+  assert words[1:] == [*wanted, '--coordinator=auto']
+
+
+def shell(line):
+  """What a line prints."""
+  return subprocess.run(['bash', '-c', line], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+  ('extra', 'wrap', 'says'),
+  [('', 'sky jobs launch {comand}', r'--wrap: .* has neither \{command\} nor \{words\}'), ("--a='", '', '--extra: .* that a shell reads')],
+)
+def test_a_template_that_leaves_the_run_out_is_refused(extra, wrap, says):
+  with pytest.raises(ConfigError, match=says):
+    commands.check_wrap(extra, wrap)
 
 
 def test_what_an_evaluation_may_say_are_the_flags_of_eval_py():

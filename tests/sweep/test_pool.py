@@ -11,7 +11,7 @@ import time
 import pytest
 
 from pe_jax.errors import Preempted
-from pe_jax.sweep import child, slots
+from pe_jax.sweep import child, slots, view
 from pe_jax.sweep.pool import Limits, Pool, Task
 
 QUICK = Limits(stall=2.0, grace=0.4, again=2)
@@ -110,6 +110,7 @@ def test_a_process_that_shows_progress_is_not_stopped(tmp_path):
 
 def test_what_another_process_holds_is_left_alone_and_taken_when_it_is_let_go(tmp_path, monkeypatch):
   monkeypatch.setattr('pe_jax.sweep.pool.LOOK', 0.05)
+  monkeypatch.setattr('pe_jax.sweep.pool.QUIET', 0.2)
   held, late = tasks(tmp_path, held='true', late='test -e seen || { touch seen; exit 5; }')
   (tmp_path / 'held').mkdir()
   (tmp_path / 'held' / 'busy').touch()
@@ -125,6 +126,41 @@ def test_what_another_process_holds_is_left_alone_and_taken_when_it_is_let_go(tm
     (tmp_path / 'held' / 'busy').unlink()
     finished(pool)
   assert [*pool.finished] == ['late', 'held']
+
+
+def test_what_another_process_takes_each_time_is_left_to_it(tmp_path, monkeypatch):
+  """As where locks do not hold: who starts later takes over, and two sweeps could take a run from each other for ever."""
+  monkeypatch.setattr('pe_jax.sweep.pool.LOOK', 0.01)
+  monkeypatch.setattr('pe_jax.sweep.pool.QUIET', 0.1)
+  (lost, *others) = tasks(tmp_path, lost='echo x >> tries; exit 5', good='true')
+  monkeypatch.chdir(tmp_path)
+  with Pool([slots.Slot()], QUICK) as pool:
+    for task in (lost, *others):
+      pool.add(task)
+    began = time.monotonic()
+    finished(pool)
+  assert time.monotonic() - began > 0.2
+  assert (tmp_path / 'tries').read_text().split() == ['x'] * 3
+  assert ([*pool.left], [*pool.finished], [*pool.held], pool.failed, lost.told) == (['lost'], ['good'], [], {}, [])
+  assert view.counts(pool) == '1 done, 1 held elsewhere'
+
+
+def test_what_another_process_took_is_not_taken_back_while_that_one_writes(tmp_path, monkeypatch):
+  monkeypatch.setattr('pe_jax.sweep.pool.LOOK', 0.01)
+  monkeypatch.setattr('pe_jax.sweep.pool.QUIET', 0.5)
+  (lost,) = tasks(tmp_path, lost='test -e seen || { touch seen; exit 5; }')
+  monkeypatch.chdir(tmp_path)
+  with Pool([slots.Slot()], QUICK) as pool:
+    pool.add(lost)
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+      pool.step()
+      if pool.held:
+        (tmp_path / 'lost' / 'metrics.jsonl').write_text('{}\n')
+      time.sleep(0.01)
+    assert [*pool.held] == ['lost']
+    finished(pool)
+  assert [*pool.finished] == ['lost']
 
 
 def test_a_folder_that_cannot_be_written_is_its_own_tasks_trouble(tmp_path):

@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import time
+import types
 
 import pytest
 import tiny_runs as runs
@@ -84,3 +85,43 @@ def test_a_run_that_another_process_holds_is_not_waited_for(tmp_path):
   (task.folder / 'DONE').unlink()
   with workdir.locked(task.folder):
     assert slurm.Work(task, pool.Limits())() == ('elsewhere', 'another process works on it')
+
+
+def cluster(folder, monkeypatch, sbatch):
+  """A cluster of two commands, of which sbatch does what is given."""
+  for name, text in (('sbatch', sbatch), ('srun', 'exit 1')):
+    (folder / name).write_text(f'#!/bin/sh\n{text}\n')
+    (folder / name).chmod(0o755)
+  monkeypatch.setenv('PATH', str(folder), prepend=os.pathsep)
+
+
+def test_what_slurm_refuses_is_one_sentence(tmp_path, monkeypatch, capsys):
+  refusal = (
+    'sbatch: error: invalid partition specified: nosuch\nsbatch: error: Batch job submission failed: Invalid partition name specified'
+  )
+  cluster(tmp_path, monkeypatch, f"echo '{refusal}' >&2; exit 1")
+  says = (
+    r'^--slurm: 2 jobs could not be submitted: sbatch: error: invalid partition specified: nosuch .*\(--dry_run shows the job script\)$'
+  )
+  with pytest.raises(ConfigError, match=says) as error:
+    slurm.run(sweep_of(tmp_path, TWO), lambda name: True, settings={'partition': 'nosuch'})
+  assert (error.value.exit_code, '\n' in str(error.value), capsys.readouterr().err) == (2, False, '')
+  cluster(tmp_path, monkeypatch, 'echo what')
+  with pytest.raises(ConfigError, match=r'could not be submitted: Could not make sense of sbatch output "what"'):
+    slurm.run(sweep_of(tmp_path, TWO), lambda name: True)
+
+
+def test_a_job_that_runs_into_its_time_limit_comes_again_as_often_as_a_run_may(tmp_path, monkeypatch):
+  """As often as --again says, and not three times, which is what submitit takes by itself."""
+  cluster(tmp_path, monkeypatch, 'echo Submitted batch job 1')
+  sweep = sweep_of(tmp_path, TWO)
+  for kind in ('slurm', 'local'):
+    executor = slurm.executor_of(sweep, kind, {}, 7)
+    assert executor._executor.max_num_timeout == 7
+  assert pool.Limits().again == 20
+  asked = []
+  monkeypatch.setattr(slurm, '_wait', lambda jobs, say: jobs.clear())
+  jobs = [types.SimpleNamespace(job_id=name) for name in ('1_0', '1_1')]
+  monkeypatch.setattr(slurm, '_submitted', lambda executor, works: asked.append(executor) or jobs)
+  slurm.run(sweep, lambda name: True, lambda text: None, limits=pool.Limits(again=5))
+  assert asked[0]._executor.max_num_timeout == 5
