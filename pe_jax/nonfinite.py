@@ -18,8 +18,8 @@ from pe_jax import workdir as workdir_lib
 from pe_jax.errors import DataError
 
 
-def dump(folder, n, numbers, batch, position, state):
-  """Writes nonfinite_<n>.json, in one of the processes.
+def dump(folder, n, numbers, batch, position, state, writes):
+  """Writes nonfinite_<n>.json, in the process that `writes`; all processes must call it.
 
   `numbers`: of the step; `batch`: all of its rows; `position`: of the data before it; `state`: the state it left as it was.
   """
@@ -27,7 +27,7 @@ def dump(folder, n, numbers, batch, position, state):
   row |= {'step': n, 'position': position, 'batch_sha256': fingerprint.digest(batch)}
   row['rows_sha256'] = [fingerprint.digest(tokens) for tokens in batch['tokens']]
   row['arrays'] = stats({'params': state.params, 'opt': state.opt})
-  if hosts.is_first():
+  if writes:
     workdir_lib.write_json(remote.path(folder) / f'nonfinite_{n}.json', row)
 
 

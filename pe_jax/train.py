@@ -86,17 +86,17 @@ def begun(config, workdir, streams, environment, caught, spread=None, override=F
     with hosts.together():
       if hosts.is_first():
         changed = workdir_lib.check_config(workdir, config, override)
-    still_mine = owner.claim_for_all(folder)
+    writer = owner.claim_for_all(folder)
     with hosts.together():
       if hosts.is_first():
         workdir_lib.write_environment(folder, environment)
-    made = checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=still_mine)
+    made = checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=writer)
     checkpoints = held.enter_context(contextlib.closing(made))
     with hosts.bound(folder), memory.explained(config):
-      loop = Loop(config, folder, batches, rows, checkpoints, caught, spread)
+      loop = Loop(config, folder, batches, rows, checkpoints, writer, caught, spread)
       with hosts.together():
-        if hosts.is_first():
-          # Only now: a configuration with which the run cannot go on leaves no trace.
+        if hosts.is_first() and writer.holds():
+          # Only now: a configuration with which the run cannot go on leaves no trace, and reading a checkpoint may have taken minutes.
           workdir_lib.note_changes(workdir, changed, override)
           workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
           workdir_lib.write_json(folder / 'data.json', record)

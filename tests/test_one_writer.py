@@ -13,7 +13,7 @@ import time
 import pytest
 import tiny_runs as runs
 
-from pe_jax import owner, train, workdir
+from pe_jax import metrics, owner, resolve, train, workdir
 from pe_jax.errors import WorkdirInUse
 
 # Takes hold of argv[1], says so, keeps it, and then asks whether it is still its own, as a save would; argv[2]: whether flock works.
@@ -84,8 +84,12 @@ def test_a_later_start_takes_over_and_the_earlier_one_stops_at_its_next_save(tmp
   with pytest.raises(WorkdirInUse, match=f'taken over by process {os.getpid()} on .*let only one train there') as error:
     first()
   assert error.value.exit_code == 5
+  kept = (tmp_path / 'OWNER').read_bytes()
   (tmp_path / 'OWNER').unlink()
   with pytest.raises(WorkdirInUse, match='OWNER is gone'):
+    second()
+  (tmp_path / 'OWNER').write_bytes(kept)
+  with pytest.raises(WorkdirInUse, match='OWNER is gone'):  # what it has not written meanwhile is missing
     second()
 
 
@@ -106,6 +110,30 @@ def test_a_file_system_without_locks_is_no_error(tmp_path, monkeypatch, number):
 def test_locks_hold_here(tmp_path):
   with workdir.locked(tmp_path) as folder:
     assert owner.locks_hold(folder)
+
+
+def test_no_row_is_written_to_a_log_that_is_another_processs_by_now(tmp_path, monkeypatch):
+  """Taken over at step 3: neither the rows up to its next save nor anything at its end goes into the winner's files."""
+  write, before = metrics.Log.metrics, {}
+
+  def and_lose(log, row):
+    if row['step'] == 3 and not before:
+      workdir.write_json(tmp_path / 'OWNER', {'token': 'another', 'process': 1, 'host': 'elsewhere'})
+      (tmp_path / 'metrics.jsonl').write_text('{"step": 9}\n')
+      before.update(runs.contents(tmp_path))
+    write(log, row)
+
+  monkeypatch.setattr(metrics.Log, 'metrics', and_lose)
+  with pytest.raises(WorkdirInUse, match='taken over by process 1 on elsewhere'), runs.quick_compiles():
+    train.run(runs.config(encoding='nope', num_train_steps=6, checkpoint_every_steps=5, log_batches=True), tmp_path)
+  assert before
+  after = runs.contents(tmp_path)
+  written = {name for name in before | after if before.get(name) != after.get(name)}
+  assert written == set()
+  log = metrics.Log(tmp_path, 0, resolve.resolve(runs.config(tensorboard=True)), lambda: False)  # lost while a checkpoint was read
+  log.metrics({'step': 1})
+  log.close()
+  assert runs.contents(tmp_path) == after
 
 
 def test_a_run_that_is_taken_over_writes_nothing_more(tmp_path, monkeypatch):

@@ -107,6 +107,21 @@ def test_rows_wait_for_the_checkpoint_and_those_past_a_restored_one_are_dropped(
   assert [r['step'] for r in metrics.read('gs://mine/log/metrics.jsonl')] == [1, 2]
 
 
+def test_rows_that_wait_are_dropped_once_the_bucket_is_another_writers(bucket):
+  writer = owner.Writer(owner.claim('gs://mine/taken', settle=0))
+  log = metrics.Log('gs://mine/taken', 0, resolve.resolve(runs.config()), writer.holds)
+  log.metrics({'step': 1})
+  log.flush()
+  log.metrics({'step': 2})
+  owner.claim('gs://mine/taken', settle=0)
+  log.flush()
+  log.metrics({'step': 3})
+  log.close()
+  assert metrics.read('gs://mine/taken/metrics.jsonl') == [{'step': 1}]
+  with pytest.raises(WorkdirInUse):
+    writer()
+
+
 def test_in_a_bucket_the_token_alone_leaves_one_writer(bucket):
   with workdir.locked('gs://mine/two') as folder:
     assert not owner.locks_hold(folder)
