@@ -5,7 +5,6 @@ was never interrupted (on the same machine and versions; env.json says which).
 """
 
 import contextlib
-import signal
 
 import jax
 
@@ -25,22 +24,25 @@ from pe_jax import (
   progress,
   remote,
   resolve,
+  signals,
 )
 from pe_jax import workdir as workdir_lib
 from pe_jax.loop import Loop
 
 
-def run(config, workdir, override=False):
+def run(config, workdir, override=False, caught=None):
   """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats.
 
-  `override`: go on even if the workdir holds a run of another configuration or other data.
+  `override`: go on even if the workdir holds a run of another configuration or other data. `caught`: the list of `signals.noted`, of a
+  caller who has listened to them from earlier on.
   """
   config = resolve.resolve(config)
-  with hosts.forsaken(workdir):
-    if done := check(config, workdir, override):
-      return done['validation_loss']
-    streams = read(config, workdir, override)
-    with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
+  with signals.noted(caught) as caught, hosts.forsaken(workdir):
+    with hosts.at_once(caught, workdir):
+      if done := check(config, workdir, override):
+        return done['validation_loss']
+      streams = read(config, workdir, override)
+    with begun(config, workdir, streams, environment(config), caught, override=override) as loop:
       if hint := process.hint():
         progress.say(hint)
       return loop.run()
@@ -110,20 +112,3 @@ def environment(config):
   records = [record for _, record in enc.schedule] or [enc]
   taken = [attention.paths(config, record, length, single=config.data.packing == 'pad') for record in records]
   return workdir_lib.environment(', then '.join(taken), long=length >= attention.LONG)
-
-
-@contextlib.contextmanager
-def stop_signals():
-  """A list of the SIGTERM and SIGINT that came: they do nothing else, the loop saves at the end of its step."""
-  caught = []
-
-  def note(number, frame):
-    del frame
-    caught.append(signal.Signals(number).name)
-
-  before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-  try:
-    yield caught
-  finally:
-    for number, handler in before.items():
-      signal.signal(number, handler)
