@@ -26,6 +26,7 @@ from pe_jax import (
   resolve,
   signals,
 )
+from pe_jax import environment as environment_lib
 from pe_jax import workdir as workdir_lib
 from pe_jax.loop import Loop
 
@@ -74,7 +75,8 @@ def read(config, workdir, override=False):
     streams = data.streams(config, jax.process_index(), jax.process_count())
     if not override:
       workdir_lib.check_data(workdir, streams[-1])
-  hosts.agree({'data': streams[-1], 'packages': workdir_lib.packages()}, 'all need the same text and the same installation')
+  same = {'data': streams[-1], 'packages': environment_lib.packages(), 'sources_sha256': environment_lib.sources()}
+  hosts.agree(same, 'all need the same text and the same installation')
   return streams
 
 
@@ -111,4 +113,4 @@ def environment(config):
   enc, length = encodings.make(config.encoding, model.dims(config)), config.train_length
   records = [record for _, record in enc.schedule] or [enc]
   taken = [attention.paths(config, record, length, single=config.data.packing == 'pad') for record in records]
-  return workdir_lib.environment(', then '.join(taken), long=length >= attention.LONG)
+  return environment_lib.of_process(', then '.join(taken), long=length >= attention.LONG)
