@@ -49,14 +49,14 @@ ROWS = (
   (
     'bad checkpoint deleted',
     CHECKPOINT,
-    '      (self._folder / str(step)).rename(self._bad / name)',
+    '      remote.move(self._folder / str(step), self._bad / name)',
     '      (self._folder / str(step)).rmtree()',
     (f'{SET_ASIDE}[no item]',),
   ),
   (
     'leftovers stay',
     CHECKPOINT,
-    "    for path in self._folder.glob(f'*{ocp.utils.TMP_DIR_SUFFIX}*') if self._local else ():\n",
+    "    for path in [*self._folder.glob(f'*{ocp.utils.TMP_DIR_SUFFIX}*'), *filter(saved.cut_off, steps)]:\n",
     '    for path in ():\n',
     (f'{SET_ASIDE}[left over]',),
   ),

@@ -1,17 +1,22 @@
 """A run in a bucket: everything but the arrays of checkpoints, on a stand-in that has objects and no files; and early, clear refusals.
 
-The stand-in is fsspec's file system in memory under the name gs://. Checkpoints stay on disk: tensorstore reaches buckets by itself.
+The stand-in is fsspec's file system in memory under the name gs://. The arrays of checkpoints stay on disk, for tensorstore reaches buckets
+by itself; what is around them (which steps there are, the leftovers of a lost machine, what is set aside) is tried on objects.
 """
 
+import contextlib
+import errno
 import functools
 import json
 import os
 import signal
 
 import pytest
+import saved_runs as saves
 import tiny_runs as runs
 from etils.epath import backend
 from fsspec.implementations import memory
+from orbax.checkpoint._src.path import gcs_utils
 
 import pe_jax
 from pe_jax import checkpoint, config, evaluate, metrics, once, owner, remote, resolve, train, workdir
@@ -40,6 +45,7 @@ def bucket(monkeypatch):
   found = Bucket()
   found.mkdir('/mine')
   monkeypatch.setattr(backend.fsspec_backend, 'fs', lambda path: found)
+  monkeypatch.setattr(gcs_utils, 'is_hierarchical_namespace_enabled', lambda path: False)  # would ask Google
   real = remote.importlib.util.find_spec
   monkeypatch.setattr(remote.importlib.util, 'find_spec', lambda name, *more: name == 'gcsfs' or real(name, *more))
   return found
@@ -91,6 +97,71 @@ def test_a_whole_run_in_a_bucket_writes_what_one_on_a_disk_writes(tmp_path, monk
     evaluate.write('gs://mine/run', rows)
   assert [r['length'] for r in metrics.read('gs://mine/run/eval/nonoverlapping.jsonl')] == [16, 16]
   assert not (tmp_path / 'gs:').exists()
+
+
+def put(bucket, step, of=4, leave_out=()):
+  """A checkpoint as objects; `of`: the step whose files it has."""
+  root = saves.written() / 'checkpoints' / str(of)
+  for name in saves.files(saves.written(), of):
+    if name not in leave_out:
+      bucket.pipe(f'/mine/run/checkpoints/{step}/{name}', (root / name).read_bytes())
+
+
+def objects(bucket, folder):
+  """{name: bytes} below a folder of the run."""
+  root = f'/mine/run/{folder}/'
+  return {path.removeprefix(root): bucket.cat(path) for path in bucket.find(root)}
+
+
+CUT = {
+  'arrays only': ('commit_success.txt', 'progress/metadata', 'state/_METADATA'),
+  'nothing but its mark missing': ('commit_success.txt',),
+}
+
+
+@pytest.mark.parametrize('missing', CUT.values(), ids=CUT)
+def test_what_a_machine_lost_while_saving_leaves_in_a_bucket_is_removed(bucket, missing, capsys):
+  put(bucket, 6, leave_out=missing)
+  with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:  # at the first save
+    assert (checkpoints.steps(), checkpoints.restore_newest(saves.state(0))) == ([], None)
+  put(bucket, 2, 2)
+  put(bucket, 4)
+  put(bucket, 6, leave_out=missing)
+  reading = checkpoint.Checkpoints('gs://mine/run', read_only=True)
+  assert (reading.steps(), reading.latest(), reading.best()) == ([2, 4], 4, 4)
+  assert objects(bucket, 'checkpoints/6')  # who only reads removes nothing, the save may be under way
+  kept = objects(bucket, 'checkpoints/2'), objects(bucket, 'checkpoints/4')
+  with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:
+    assert (checkpoints.steps(), checkpoints.latest()) == ([2, 4], 4)
+  assert objects(bucket, 'checkpoints/6') == {}
+  assert not bucket.exists('/mine/run/checkpoints_bad')
+  assert kept == (objects(bucket, 'checkpoints/2'), objects(bucket, 'checkpoints/4'))
+  assert 'WARNING' not in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_in_a_bucket_is_set_aside_whole(bucket, capsys):
+  put(bucket, 2, 2)
+  for aside in ('4', '4.1'):  # the second finds the folder there
+    put(bucket, 4)
+    bucket.pipe('/mine/run/checkpoints/4/progress/metadata', b'{"torn')
+    was = objects(bucket, 'checkpoints/4')
+    with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:
+      assert checkpoints.steps() == [2]
+    assert 'checkpoints/4: progress/metadata: ' in (said := capsys.readouterr().err)
+    assert said.endswith(f'moved to gs://mine/run/checkpoints_bad/{aside}\n')
+    assert (objects(bucket, 'checkpoints/4'), objects(bucket, f'checkpoints_bad/{aside}')) == ({}, was)
+
+
+def test_a_folder_that_cannot_be_renamed_is_copied(tmp_path, monkeypatch):
+  (tmp_path / 'a' / 'inner').mkdir(parents=True)
+  (tmp_path / 'a' / 'inner' / 'x').write_text('x')
+
+  def rename(*_):
+    raise OSError(errno.EXDEV, 'Invalid cross-device link')
+
+  monkeypatch.setattr(os, 'rename', rename)
+  remote.move(tmp_path / 'a', tmp_path / 'b')
+  assert [p.relative_to(tmp_path).as_posix() for p in sorted(tmp_path.rglob('*'))] == ['b', 'b/inner', 'b/inner/x']
 
 
 def test_rows_wait_for_the_checkpoint_and_those_past_a_restored_one_are_dropped(bucket):
