@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import time
 
 import ml_collections
@@ -114,7 +115,28 @@ def locked(workdir):
     handle.truncate(0)
     handle.write(f'process {os.getpid()} on {platform.node()}\n')
     handle.flush()
+    _remove_leftovers(folder)
     yield folder
+
+
+def _remove_leftovers(folder):
+  """What `write` of a process that died has left behind; those that live still write here (an import, a note of a sweep)."""
+  for path in folder.glob('.*.*'):
+    name = re.fullmatch(r'\..+\.(\d{1,9})', path.name)
+    if name and path.is_file() and (int(name[1]) == os.getpid() or not _lives(int(name[1]))):
+      with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _lives(process):
+  """Whether there is a process of that number on this machine."""
+  try:
+    os.kill(process, 0)
+  except ProcessLookupError:
+    return False
+  except OSError:  # of somebody else
+    return True
+  return True
 
 
 @contextlib.contextmanager
@@ -136,11 +158,16 @@ def write(path, text):
       path.write_text(text)
     return
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  with writing(path), temporary.open('w') as file:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())
-    temporary.replace(path)
+  with writing(path):
+    try:
+      with temporary.open('w') as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+      temporary.unlink(missing_ok=True)  # on a full disk every byte counts
+      raise
 
 
 def write_json(path, tree):

@@ -14,7 +14,7 @@ import pytest
 import tiny_runs as runs
 
 from pe_jax import metrics, owner, resolve, train, workdir
-from pe_jax.errors import WorkdirInUse
+from pe_jax.errors import WorkdirInUse, WriteError
 
 # Takes hold of argv[1], says so, keeps it, and then asks whether it is still its own, as a save would; argv[2]: whether flock works.
 START = """
@@ -105,6 +105,42 @@ def test_a_file_system_without_locks_is_no_error(tmp_path, monkeypatch, number):
     owner.claim(folder, settle=0.3)()
     assert time.monotonic() - start > 0.3  # the time in which another start would show
   workdir.check_free(tmp_path)
+
+
+def test_what_a_process_that_died_while_writing_has_left_is_removed_by_the_next_holder(tmp_path):
+  with subprocess.Popen([sys.executable, '-c', '']) as over:
+    pass
+  alive = [f'.metrics.jsonl.{os.getppid()}', '.notes', '.notes.txt', 'metrics.jsonl.7', '.folder.4194304']
+  for name in (f'.metrics.jsonl.{over.pid}', f'.DONE.{over.pid}', f'.env.json.{os.getpid()}', *alive[:4]):
+    (tmp_path / name).write_text('half')
+  (tmp_path / alive[4]).mkdir()
+  before = set(runs.contents(tmp_path))
+  with workdir.locked(tmp_path):
+    pass
+  assert before - set(runs.contents(tmp_path)) == {f'.metrics.jsonl.{over.pid}', f'.DONE.{over.pid}', f'.env.json.{os.getpid()}'}
+  assert {p.name for p in tmp_path.iterdir()} == {'LOCK', *alive}
+
+
+def test_who_does_not_get_the_lock_removes_nothing(tmp_path):
+  with subprocess.Popen([sys.executable, '-c', '']) as over:
+    pass
+  with workdir.locked(tmp_path):
+    (tmp_path / f'.DONE.{over.pid}').touch()
+    with pytest.raises(WorkdirInUse), workdir.locked(tmp_path):
+      pass
+    assert (tmp_path / f'.DONE.{over.pid}').exists()
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_beside_the_one_of_before(tmp_path, monkeypatch):
+  workdir.write(tmp_path / 'DONE', 'before')
+
+  def full(number):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(os, 'fsync', full)
+  with pytest.raises(WriteError, match='cannot be written: No space left on device'):
+    workdir.write(tmp_path / 'DONE', 'after')
+  assert runs.contents(tmp_path) == {'DONE': b'before'}
 
 
 def test_locks_hold_here(tmp_path):
