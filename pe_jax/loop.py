@@ -127,7 +127,8 @@ class Loop:
     if self.config.nonfinite == 'skip':
       self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
       self.log.metrics({'step': n, 'skipped': self.skipped})
-      progress.say(f'{said}: skipped, the {self.in_a_row}. in a row and the {self.skipped}. in all')
+      until = f'can be replayed while one of the keep_checkpoints={self.config.keep_checkpoints} checkpoints is from before it'
+      progress.say(f'{said}: skipped, the {self.in_a_row}. in a row and the {self.skipped}. in all ({until})')
       if self.in_a_row < self.config.nonfinite_in_a_row:
         return
     else:
