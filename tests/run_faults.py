@@ -61,6 +61,27 @@ ROWS = (
     (f'{SET_ASIDE}[left over]',),
   ),
   (
+    'mark of the end not looked for',
+    SAVED,
+    '  return remote.is_remote(path) and not ',
+    '  return False and not ',
+    ('tests/test_remote.py::test_what_a_machine_lost_while_saving_leaves_in_a_bucket_is_removed',),
+  ),
+  (
+    'deleted and not copied',
+    'pe_jax/remote.py',
+    '    _copy(source, target)\n    source.rmtree()\n',
+    '    source.rmtree()\n',
+    ('tests/test_remote.py::test_a_damaged_checkpoint_in_a_bucket_is_set_aside_whole',),
+  ),
+  (
+    'missing files passed over',
+    CHECKPOINT,
+    '    for step in self._numbers():\n      try:\n',
+    '    for step in self.steps():\n      try:\n',
+    ('tests/test_checkpoint.py::test_no_damage_to_any_file_of_a_checkpoint_goes_unseen',),
+  ),
+  (
     'silent start from 0',
     CHECKPOINT,
     '    if aside:\n',
@@ -146,6 +167,20 @@ ROWS = (
     ('tests/test_checkpoint.py::test_a_folder_taken_over_by_another_process_is_not_written_to',),
   ),
   (
+    'row after a take-over',
+    'pe_jax/metrics.py',
+    '    elif self.mine():\n',
+    '    else:\n',
+    ('tests/test_one_writer.py::test_no_row_is_written_to_a_log_that_is_another_processs_by_now',),
+  ),
+  (
+    'half a file stays',
+    WORKDIR,
+    '    _remove_leftovers(folder)\n',
+    '',
+    ('tests/test_one_writer.py::test_what_a_process_that_died_while_writing_has_left_is_removed_by_the_next_holder',),
+  ),
+  (
     'every change goes on',
     CHANGES,
     'return [field for field in changed if field not in free]',
@@ -180,7 +215,21 @@ ROWS = (
     '  lines = []\n',
     ('tests/test_changes.py::test_a_run_that_goes_on_in_another_environment_is_told_what_that_costs',),
   ),
+  (
+    'names of sources alone',
+    'pe_jax/environment.py',
+    'as_posix().encode(), path.read_bytes()):',
+    'as_posix().encode(),):',
+    ('tests/test_changes.py::test_every_edit_of_a_source_is_another_digest',),
+  ),
   # Signals
+  (
+    'signal while jax is imported',
+    'train.py',
+    '  with signals.noted() as caught:\n    from pe_jax',
+    '  for caught in (None,):\n    from pe_jax',
+    ('tests/test_preemption.py::test_a_signal_before_anything_is_begun_ends_with_75_and_leaves_nothing',),
+  ),
   (
     'signal forgotten until the first step',
     LOOP,

@@ -123,7 +123,8 @@ CUT = {
 def test_what_a_machine_lost_while_saving_leaves_in_a_bucket_is_removed(bucket, missing, capsys):
   put(bucket, 6, leave_out=missing)
   with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:  # at the first save
-    assert (checkpoints.steps(), checkpoints.restore_newest(saves.state(0))) == ([], None)
+    assert (checkpoints.steps(), objects(bucket, 'checkpoints'), objects(bucket, 'checkpoints_bad')) == ([], {}, {})
+    assert checkpoints.restore_newest(saves.state(0)) is None
   put(bucket, 2, 2)
   put(bucket, 4)
   put(bucket, 6, leave_out=missing)
