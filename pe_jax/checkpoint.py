@@ -27,7 +27,8 @@ class Checkpoints:
   """
 
   def __init__(self, workdir, keep=2, read_only=False, still_mine=lambda: None):
-    self._folder = epath.Path(workdir).absolute() / 'checkpoints'  # orbax refuses a relative path
+    folder = epath.Path(workdir)  # orbax refuses a relative one; of gs://… etils would make one on this disk
+    self._folder = (folder if remote.is_remote(folder) else folder.absolute()) / 'checkpoints'
     self._bad = self._folder.parent / 'checkpoints_bad'
     self._still_mine, self._in_flight, self._manager = still_mine, False, None
     self._local = not remote.is_remote(self._folder)

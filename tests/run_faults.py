@@ -61,6 +61,13 @@ ROWS = (
     (f'{SET_ASIDE}[left over]',),
   ),
   (
+    'checkpoints of a bucket on the disk',
+    CHECKPOINT,
+    'remote.is_remote(folder) else folder.absolute()',
+    'not folder else folder.absolute()',
+    ('tests/test_remote.py::test_checkpoints_of_a_run_in_a_bucket_are_there_and_not_on_the_machine',),
+  ),
+  (
     'mark of the end not looked for',
     SAVED,
     '  return remote.is_remote(path) and not ',

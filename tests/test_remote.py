@@ -113,6 +113,15 @@ def objects(bucket, folder):
   return {path.removeprefix(root): bucket.cat(path) for path in bucket.find(root)}
 
 
+def test_checkpoints_of_a_run_in_a_bucket_are_there_and_not_on_the_machine(bucket, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  put(bucket, 4)
+  with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:
+    assert (checkpoints.steps(), checkpoints.best()) == ([4], 4)
+  assert workdir.newest_step('gs://mine/run') == 4
+  assert list(tmp_path.iterdir()) == []
+
+
 CUT = {
   'arrays only': ('commit_success.txt', 'progress/metadata', 'state/_METADATA'),
   'nothing but its mark missing': ('commit_success.txt',),
