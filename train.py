@@ -7,13 +7,13 @@
 The same command again goes on where it was left. Several hosts: the same command on each, with --coordinator,
 --process_count and --process_index (docs/running.md), and --timeout, the seconds to wait for one another.
 Exit codes: 0 done, 2 bad settings or not enough memory, 3 bad data, 4 cannot write, 5 workdir in use, 6 config differs, 7 not finite,
-75 stopped by a signal and saved, or another host is gone: run the same command again.
+75 stopped by a signal, with what it had reached saved, or another host is gone: run the same command again.
 """
 
 from absl import flags
 from ml_collections import config_flags
 
-from pe_jax import cli, join
+from pe_jax import cli, join, signals
 
 CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, with an argument after a colon; --config.field=value changes a field.'
@@ -34,12 +34,13 @@ def main():
 
   join.from_flags()
 
-  from pe_jax import seeds, train  # after the cheap checks: jax takes seconds to import
+  with signals.noted() as caught:
+    from pe_jax import seeds, train  # after the cheap checks: jax takes seconds to import
 
-  if folders:
-    seeds.run(config, folders, OVERRIDE.value)
-  else:
-    train.run(config, WORKDIR.value, OVERRIDE.value)
+    if folders:
+      seeds.run(config, folders, OVERRIDE.value, caught)
+    else:
+      train.run(config, WORKDIR.value, OVERRIDE.value, caught)
 
 
 if __name__ == '__main__':

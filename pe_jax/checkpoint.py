@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
-from pe_jax import again, fingerprint, hosts, saved
+from pe_jax import again, fingerprint, hosts, remote, saved
 from pe_jax import progress as progress_lib
 from pe_jax.errors import DataError, NotFinite, WriteError
 from pe_jax.workdir import writing
@@ -27,10 +27,11 @@ class Checkpoints:
   """
 
   def __init__(self, workdir, keep=2, read_only=False, still_mine=lambda: None):
-    self._folder = epath.Path(workdir).absolute() / 'checkpoints'  # orbax refuses a relative path
+    folder = epath.Path(workdir)  # orbax refuses a relative one; of gs://… etils would make one on this disk
+    self._folder = (folder if remote.is_remote(folder) else folder.absolute()) / 'checkpoints'
     self._bad = self._folder.parent / 'checkpoints_bad'
     self._still_mine, self._in_flight, self._manager = still_mine, False, None
-    self._local = '://' not in str(self._folder)
+    self._local = not remote.is_remote(self._folder)
     if not read_only:
       with hosts.together():
         if hosts.is_first():
@@ -206,12 +207,13 @@ class Checkpoints:
     names = {p.name for p in self._bad.iterdir()} if self._bad.exists() else set()
     name = next(n for n in [str(step), *(f'{step}.{k}' for k in range(1, len(names) + 2))] if n not in names)
     with writing(self._bad / name):
-      (self._folder / str(step)).rename(self._bad / name)
+      remote.move(self._folder / str(step), self._bad / name)
     progress_lib.say(f'WARNING: {self._folder / str(step)}: {why}; moved to {self._bad / name}')
 
   def _remove_leftovers(self):
-    """What a save that never ended has left behind eats space, and has no name that a checkpoint could have."""
-    for path in self._folder.glob(f'*{ocp.utils.TMP_DIR_SUFFIX}*') if self._local else ():
+    """What a save that never ended has left behind eats space. On a disk it has no name that a checkpoint could have."""
+    steps = [self._folder / str(step) for step in self._numbers()]
+    for path in [*self._folder.glob(f'*{ocp.utils.TMP_DIR_SUFFIX}*'), *filter(saved.cut_off, steps)]:
       with contextlib.suppress(OSError):
         path.rmtree()
 

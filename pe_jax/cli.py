@@ -4,6 +4,7 @@ import logging as stdlib_logging
 import pathlib
 import signal
 import sys
+import traceback
 
 import ml_collections
 from absl import flags, logging
@@ -12,7 +13,7 @@ from pe_jax import config as config_lib
 from pe_jax import process
 from pe_jax.errors import ConfigError, Preempted, UserError
 
-flags.DEFINE_boolean('debug', False, 'Show the traceback of an error.')
+flags.DEFINE_boolean('debug', False, 'Show the traceback of an error too.')
 
 
 def run(main, doc):
@@ -33,16 +34,19 @@ def run(main, doc):
     if isinstance(error, Preempted):  # all is saved: another signal must not turn 75 into something else
       for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    if flags.FLAGS.debug if flags.FLAGS.is_parsed() else '--debug' in sys.argv:
-      raise
-    print(f'ERROR: {error}', file=sys.stderr, flush=True)
-    sys.exit(error.exit_code)
+    _end(error, error.exit_code)
   except RuntimeError as error:
-    said = process.missing_backend(error)
-    if not said or flags.FLAGS.debug:
+    if not (said := process.missing_backend(error)):
       raise
-    print(f'ERROR: {said}', file=sys.stderr, flush=True)
-    sys.exit(ConfigError.exit_code)
+    _end(said, ConfigError.exit_code)
+
+
+def _end(said, code):
+  """Exits with the sentence, and with --debug the traceback before it: what starts a command again looks at the code in both cases."""
+  if flags.FLAGS.debug if flags.FLAGS.is_parsed() else '--debug' in sys.argv:
+    traceback.print_exc()
+  print(f'ERROR: {said}', file=sys.stderr, flush=True)
+  sys.exit(code)
 
 
 def _unraisable(told):

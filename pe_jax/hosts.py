@@ -21,7 +21,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pe_jax import config as config_lib
-from pe_jax import errors
+from pe_jax import errors, signals
 from pe_jax.errors import ConfigError, NotFinite, Preempted, UserError
 
 # Words of gloo (CPUs), NCCL (GPUs) and the coordination service, which every backend has.
@@ -141,6 +141,17 @@ def together(also=UserError):
   for index, one in enumerate(said):
     if one:
       raise _everywhere((errors.of_code(one[0]) if one[0] else also)(f'process {index}: {one[1]}'))
+
+
+@contextlib.contextmanager
+def at_once(caught, folder):
+  """`signals.at_once`. Of several processes none ends before all know of the signal, at the end of this."""
+  if jax.process_count() == 1:
+    with signals.at_once(caught, folder):
+      yield
+    return
+  yield
+  signals.before_begun([name for name in gathered(caught[0] if caught else None) if name], folder)
 
 
 def _everywhere(error):

@@ -17,8 +17,8 @@ from pe_jax.fingerprint import digest
 class Loop:
   """One process's share of a run. Everything that must survive is in the checkpoints; this holds only what is at hand."""
 
-  def __init__(self, config, folder, batches, validation_rows, checkpoints, stop_signals=(), spread=None):
-    self.config, self.folder, self.batches, self.checkpoints = config, folder, batches, checkpoints
+  def __init__(self, config, folder, batches, validation_rows, checkpoints, writer, stop_signals=(), spread=None):
+    self.config, self.folder, self.batches, self.checkpoints, self.writer = config, folder, batches, checkpoints, writer
     self.validation_rows, self.stopped_by = validation_rows, hosts.Stop(stop_signals)
     enc = encodings.make(config.encoding, model.dims(config))
     tx = optim.make(config)
@@ -49,7 +49,7 @@ class Loop:
     A generator of (n, the batch of step n): the caller takes that step and sends its numbers. Returns the final validation loss.
     """
     config, first = self.config, int(self._host_state().step)
-    self.log = metrics.Log(self.folder, first, config) if hosts.is_first() else metrics.NoLog()
+    self.log = metrics.Log(self.folder, first, config, self.writer.holds) if hosts.is_first() else metrics.NoLog()
     self.peak, self.peak_source = flops.peak()
     before = self.batches.state()
     # A run that was killed between its last checkpoint and DONE has only the latter to write.
@@ -122,12 +122,13 @@ class Loop:
 
   def _not_finite(self, n, numbers, batch, before):
     """The step changed nothing. Writes it down; then raises with the state before it saved, or goes on with the next batch."""
-    nonfinite.dump(self.folder, n, numbers, hosts.all_rows(batch), before, self._host_state())
+    nonfinite.dump(self.folder, n, numbers, hosts.all_rows(batch), before, self._host_state(), self.log.mine())
     said = f'{self.folder}: step {n}: loss {numbers["loss"]}, gradient norm {numbers["gradient_norm"]}'
     if self.config.nonfinite == 'skip':
       self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
       self.log.metrics({'step': n, 'skipped': self.skipped})
-      progress.say(f'{said}: skipped, the {self.in_a_row}. in a row and the {self.skipped}. in all')
+      until = f'can be replayed while one of the keep_checkpoints={self.config.keep_checkpoints} checkpoints is from before it'
+      progress.say(f'{said}: skipped, the {self.in_a_row}. in a row and the {self.skipped}. in all ({until})')
       if self.in_a_row < self.config.nonfinite_in_a_row:
         return
     else:
@@ -183,5 +184,6 @@ class Loop:
     params = hosts.fetch(self._host_state().params)
     done = {'step': self.config.num_train_steps, 'validation_loss': loss, 'params_sha256': digest(params)}
     hosts.agree(done, 'a fault of the program or of a device: all compute the same')
+    self.writer()
     if hosts.is_first():
       workdir_lib.write_json(self.folder / 'DONE', done)

@@ -2,7 +2,7 @@
 
 One JSON object a line. A row is written only when the step it speaks of is done; at a resume, rows past the restored step and a torn
 last line are dropped, for the steps that come again write them again. In a bucket, where nothing can be appended, rows are written with the
-checkpoint that they lead to.
+checkpoint that they lead to. Whoever is told by the folder's token (owner.py) that another process writes there leaves all of it as it is.
 """
 
 import json
@@ -43,13 +43,18 @@ def drop_torn_line(path):
 
 
 class Log:
-  """The open logs of one training run."""
+  """The open logs of one training run.
 
-  def __init__(self, workdir, restored_step, config):
-    self._folder = remote.path(workdir)
-    self._rewind(restored_step)
+  `holds` tells whether the folder is still this run's, and is asked before each write. Once it is not, nothing more is written; the next
+  save ends the run.
+  """
+
+  def __init__(self, workdir, restored_step, config, holds=lambda: True):
+    self._folder, self._holds, self._lost = remote.path(workdir), holds, False
     self._waiting = {}  # in a bucket: rows of each file that the next flush writes
-    self._boards = boards.make(config, self._folder, restored_step)
+    if self.mine():
+      self._rewind(restored_step)
+    self._boards = boards.make(config, self._folder, restored_step) if self.mine() else []
 
   def _rewind(self, step):
     for name in ('metrics.jsonl', 'batches.jsonl'):
@@ -58,10 +63,15 @@ class Log:
         kept = [json.dumps(row) + '\n' for row in read(path) if row['step'] <= step]
         workdir_lib.write(path, ''.join(kept))
 
+  def mine(self):
+    """Whether the folder may still be written to."""
+    self._lost = self._lost or not self._holds()
+    return not self._lost
+
   def metrics(self, row):
     """A row of training or validation numbers."""
     self._add('metrics.jsonl', row)
-    for board in self._boards:
+    for board in self._boards if not self._lost else ():
       board.add(row)
 
   def batch(self, row):
@@ -75,12 +85,12 @@ class Log:
   def _add(self, name, row):
     if remote.is_remote(self._folder):
       self._waiting.setdefault(name, []).append(row)
-    else:
+    elif self.mine():
       append(self._folder / name, [row])
 
   def flush(self):
     """Writes what waits for a checkpoint."""
-    for name, rows in self._waiting.items():
+    for name, rows in self._waiting.items() if self._waiting and self.mine() else ():
       append(self._folder / name, rows)
     self._waiting = {}
 
@@ -98,6 +108,10 @@ class NoLog:
     """Nothing."""
 
   batch = timing = metrics
+
+  def mine(self):
+    """Never."""
+    return False
 
   def flush(self):
     """Nothing."""

@@ -2,7 +2,8 @@
 
 That a step is not finite is decided inside the compiled step, which then changes nothing (step.py). Here it leaves nonfinite_<step>.json:
 step, loss, gradient norm, learning rate, where in the data the batch is and its hash, and of every array of the state the largest entry and
-how many are not finite. `replay` takes the steps from the newest checkpoint before it once more and looks into the gradient.
+how many are not finite. `replay` takes the steps from the newest checkpoint before it once more and looks into the gradient. A run that
+stops leaves one; a run that skips the step goes on, and its older checkpoints go as keep_checkpoints says: then nothing can be replayed.
 """
 
 import contextlib
@@ -18,8 +19,8 @@ from pe_jax import workdir as workdir_lib
 from pe_jax.errors import DataError
 
 
-def dump(folder, n, numbers, batch, position, state):
-  """Writes nonfinite_<n>.json, in one of the processes.
+def dump(folder, n, numbers, batch, position, state, writes):
+  """Writes nonfinite_<n>.json, in the process that `writes`; all processes must call it.
 
   `numbers`: of the step; `batch`: all of its rows; `position`: of the data before it; `state`: the state it left as it was.
   """
@@ -27,7 +28,7 @@ def dump(folder, n, numbers, batch, position, state):
   row |= {'step': n, 'position': position, 'batch_sha256': fingerprint.digest(batch)}
   row['rows_sha256'] = [fingerprint.digest(tokens) for tokens in batch['tokens']]
   row['arrays'] = stats({'params': state.params, 'opt': state.opt})
-  if hosts.is_first():
+  if writes:
     workdir_lib.write_json(remote.path(folder) / f'nonfinite_{n}.json', row)
 
 
@@ -99,7 +100,10 @@ def _restored(workdir, config, spread, batches, init, n):
     before = [k for k in checkpoints.steps() if k < n]
     if not before:
       there = ', '.join(map(str, checkpoints.steps())) or 'none'
-      raise DataError(f'{workdir}: no checkpoint from before step {n} is left (there are {there})')
+      kept = (
+        f'keep_checkpoints={config.keep_checkpoints} keeps the newest and the best; a larger one, or nonfinite=stop, keeps what is needed'
+      )
+      raise DataError(f'{workdir}: step {n} cannot be taken again, for no checkpoint from before it is left (there are {there}; {kept})')
     start = jax.jit(init)()
     pmap = config.parallel == 'pmap'
     state, saved = checkpoints.restore(before[-1], start if pmap else spread.put_state(start))

@@ -1,10 +1,12 @@
 """The token of a workdir's writer, for places where locks do not hold: drives mounted over a network, buckets.
 
-Every start writes a new token into OWNER, and reads it again before each checkpoint: who finds another's there ends without writing
-(exit code 5). So of two writers that no lock keeps apart the later one goes on, and the earlier one stops at its next checkpoint; what it
-had written until then is what the later one would have written, bit for bit. Where LOCK holds nobody gets this far.
+Every start writes a new token into OWNER, and reads it again before each checkpoint and each row of a log: who finds another's there
+writes nothing more and ends at its next checkpoint (exit code 5). So of two writers that no lock keeps apart the later one goes on, and the
+earlier one stops; what it had written until then is what the later one would have written, bit for bit. Where LOCK holds nobody gets this
+far.
 """
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -20,8 +22,11 @@ SETTLE = 2.0  # seconds after which simultaneous starts can see which token stay
 
 
 def claim(folder, settle=SETTLE):
-  """Makes this process the writer of a folder whose LOCK it has; returns a function that raises WorkdirInUse once it is not any more."""
-  path, token = remote.path(folder) / 'OWNER', uuid.uuid4().hex
+  """Makes this process the writer of a folder whose LOCK it has; returns a function that raises WorkdirInUse once it is not any more.
+
+  Whoever was told so once is told so for ever: a row that was not written then is missing in the log.
+  """
+  path, token, lost = remote.path(folder) / 'OWNER', uuid.uuid4().hex, []
   workdir_lib.write_json(path, {'token': token, 'process': os.getpid(), 'host': platform.node()})
 
   def still_mine():
@@ -31,7 +36,9 @@ def claim(folder, settle=SETTLE):
       now = {}
     if now.get('token') != token:
       who = f'process {now["process"]} on {now["host"]}' if {'process', 'host'} <= now.keys() else 'another process, and OWNER is gone'
-      raise WorkdirInUse(f'{folder}: taken over by {who} (this one stops and writes nothing more; let only one train there)')
+      lost.append(f'{folder}: taken over by {who} (this one stops and writes nothing more; let only one train there)')
+    if lost:
+      raise WorkdirInUse(lost[0])
 
   if not locks_hold(folder):
     time.sleep(settle)
@@ -39,20 +46,36 @@ def claim(folder, settle=SETTLE):
   return still_mine
 
 
+@dataclasses.dataclass(frozen=True)
+class Writer:
+  """The hold of a run's processes on its folder, which the first of them has claimed; `claimed` is what `claim` returned there."""
+
+  claimed: object
+
+  def __call__(self):
+    """Raises WorkdirInUse in all once the folder is another's; all must ask together."""
+    from pe_jax import hosts  # jax takes a second to import
+
+    with hosts.together():
+      self.claimed()
+
+  def holds(self):
+    """Whether the folder is still theirs, for the first to ask by itself."""
+    try:
+      self.claimed()
+    except WorkdirInUse:
+      return False
+    return True
+
+
 def claim_for_all(folder):
-  """The same of several processes: the first claims the folder, and what is returned asks it and raises in all, who must ask together."""
+  """The Writer of a folder, of one process or several."""
   from pe_jax import hosts  # jax takes a second to import
 
   with hosts.together():
-    mine = claim(folder) if hosts.is_first() else None
+    claimed = claim(folder) if hosts.is_first() else lambda: None
   hosts.see(remote.path(folder) / 'OWNER')
-
-  def still_mine():
-    with hosts.together():
-      if hosts.is_first():
-        mine()
-
-  return still_mine
+  return Writer(claimed)
 
 
 def locks_hold(folder):

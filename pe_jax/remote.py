@@ -7,6 +7,7 @@ etils.epath and gcsfs; arrays of checkpoints go through tensorstore.
 import importlib.util
 import pathlib
 import queue
+import shutil
 import threading
 
 from pe_jax.errors import ConfigError, DataError
@@ -27,6 +28,30 @@ def path(name):
   from etils import epath
 
   return epath.Path(name)
+
+
+def move(source, target):
+  """Gives a folder another name; the folder above that must exist on a disk. What cannot be renamed is copied, then deleted.
+
+  So it is on another disk and on some mounted drives, and in a bucket wherever its client asks for a folder above, which a bucket has not.
+  """
+  if not is_remote(source):
+    shutil.move(source, target)
+    return
+  try:
+    source.rename(target)
+  except OSError:
+    _copy(source, target)
+    source.rmtree()
+
+
+def _copy(source, target):
+  """All objects below a name, to another one. There is no walking: etils takes what fsspec then names for a local path."""
+  if not source.is_dir():
+    source.copy(target, overwrite=True)
+    return
+  for inner in source.iterdir():
+    _copy(inner, target / inner.name)
 
 
 def local(name, field):

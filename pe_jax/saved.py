@@ -17,7 +17,7 @@ import types
 import jax
 import orbax.checkpoint as ocp
 
-from pe_jax import fingerprint, progress
+from pe_jax import fingerprint, progress, remote
 from pe_jax.errors import ConfigDiffers, WriteError
 
 WITHOUT_RECORD = {'position', 'targets'}  # all that progress held before
@@ -35,7 +35,14 @@ def line(error):
 
 def is_there(path):
   """Whether a folder looks like a checkpoint; nothing in it is verified."""
-  return (path / 'state' / '_METADATA').exists() and (path / 'progress' / 'metadata').exists()
+  return not cut_off(path) and (path / 'state' / '_METADATA').exists() and (path / 'progress' / 'metadata').exists()
+
+
+def cut_off(path):
+  """Whether a save has not come to its end there, or not yet. On a disk the folder has no step's name until then; in a bucket orbax writes
+  into it from the first, and this mark last.
+  """
+  return remote.is_remote(path) and not (path / 'commit_success.txt').exists()
 
 
 def sealed(progress_, step, prints, validation_loss):
@@ -52,7 +59,7 @@ def _seal(record):
 def read_record(path):
   """The record of the checkpoint in the folder `path`, whose name is its step; Damaged if it is not whole."""
   if not is_there(path):
-    raise Damaged('not a whole checkpoint (its description or its progress is missing)')
+    raise Damaged('not a whole checkpoint (its description, its progress or the mark of its end is missing)')
   for extra in ('_CHECKPOINT_METADATA', 'state/_METADATA'):
     if (path / extra).exists():
       _json(path / extra)
@@ -89,7 +96,7 @@ def shapes(path):
     if any(c > max(n, 1) for c, n in zip(chunk, leaf.shape)):
       raise Damaged(f'state: {name} of shape {tuple(leaf.shape)} in pieces of {tuple(chunk)}')
     need += math.prod(leaf.shape) * leaf.dtype.itemsize
-  if '://' not in str(path) and need > FORGED * (held := _bytes_in(path / 'state')) + 2**20:
+  if not remote.is_remote(path) and need > FORGED * (held := _bytes_in(path / 'state')) + 2**20:
     raise Damaged(f'state: {need} bytes of arrays in files of {held} bytes')
   return {name: (str(leaf.dtype), tuple(leaf.shape)) for name, leaf in leaves.items()}, tree
 

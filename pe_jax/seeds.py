@@ -11,39 +11,46 @@ import dataclasses
 
 import jax
 
-from pe_jax import data, encodings, memory, model, optim, parallel, process, progress, resolve, step, train
+from pe_jax import data, encodings, hosts, memory, model, optim, parallel, process, progress, resolve, signals, step, train
 from pe_jax import workdir as workdir_lib
 from pe_jax.errors import ConfigError, NotFinite, Preempted, WorkdirInUse
 
 
-def run(config, folders, override=False):
+def run(config, folders, override=False, caught=None):
   """Trains the config with each seed of {seed: folder}, from where it was left. Returns {seed: final validation loss in nats}.
 
-  `override`: as in `train.run`, for all of them.
+  `override`, `caught`: as in `train.run`, for all of them.
   """
   configs = {seed: resolve.resolve(seeded(config, seed)) for seed in folders}
   check(config)
-  done = {seed: train.check(configs[seed], folders[seed], override) for seed in folders}
-  losses = {seed: said['validation_loss'] for seed, said in done.items() if said}
-  left = [seed for seed in folders if seed not in losses]
-  if len(left) < 2:
-    return losses | {seed: train.run(configs[seed], folders[seed], override) for seed in left}
-  streams = {seed: data.streams(configs[seed]) for seed in left}
-  for seed in left if not override else ():
-    workdir_lib.check_data(folders[seed], streams[seed][-1])
+  with signals.noted(caught) as caught:
+    with hosts.at_once(caught, ', '.join(map(str, folders.values()))):
+      done = {seed: train.check(configs[seed], folders[seed], override) for seed in folders}
+      losses = {seed: said['validation_loss'] for seed, said in done.items() if said}
+      left = [seed for seed in folders if seed not in losses]
+      streams = {seed: data.streams(configs[seed]) for seed in left} if len(left) > 1 else {}
+      for seed in streams if not override else ():
+        workdir_lib.check_data(folders[seed], streams[seed][-1])
+    if not streams:
+      return losses | {seed: train.run(configs[seed], folders[seed], override, caught) for seed in left}
+    return losses | trained(configs, folders, streams, override, caught)
+
+
+def trained(configs, folders, streams, override, caught):
+  """Trains the seeds of {seed: streams} together, with what else is given for each. Returns {seed: final validation loss}."""
+  left = list(streams)
   config, devices = configs[left[0]], jax.devices()
   train_step, eval_step = steps_of(config)
   spread = parallel.make(config, train_step, eval_step, devices)
   environment = train.environment(config) | {'seeds_together': left}
   stops = []  # what the loops look at
   with contextlib.ExitStack() as stack, memory.explained(config, len(left)):
-    caught = stack.enter_context(train.stop_signals())
     begun = [train.begun(configs[seed], folders[seed], streams[seed], environment, stops, spread, override) for seed in left]
     loops = [stack.enter_context(run) for run in begun]
     if hint := process.hint():
       progress.say(hint)
     together = Together(loops, parallel.stacked(config, train_step, devices))
-    return losses | dict(zip(left, together.run(caught, stops), strict=True))
+    return dict(zip(left, together.run(caught, stops), strict=True))
 
 
 def seeded(config, seed):

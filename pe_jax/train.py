@@ -5,7 +5,6 @@ was never interrupted (on the same machine and versions; env.json says which).
 """
 
 import contextlib
-import signal
 
 import jax
 
@@ -25,22 +24,26 @@ from pe_jax import (
   progress,
   remote,
   resolve,
+  signals,
 )
+from pe_jax import environment as environment_lib
 from pe_jax import workdir as workdir_lib
 from pe_jax.loop import Loop
 
 
-def run(config, workdir, override=False):
+def run(config, workdir, override=False, caught=None):
   """Trains the config in the workdir, from where it was left. Returns the final validation loss in nats.
 
-  `override`: go on even if the workdir holds a run of another configuration or other data.
+  `override`: go on even if the workdir holds a run of another configuration or other data. `caught`: the list of `signals.noted`, of a
+  caller who has listened to them from earlier on.
   """
   config = resolve.resolve(config)
-  with hosts.forsaken(workdir):
-    if done := check(config, workdir, override):
-      return done['validation_loss']
-    streams = read(config, workdir, override)
-    with stop_signals() as caught, begun(config, workdir, streams, environment(config), caught, override=override) as loop:
+  with signals.noted(caught) as caught, hosts.forsaken(workdir):
+    with hosts.at_once(caught, workdir):
+      if done := check(config, workdir, override):
+        return done['validation_loss']
+      streams = read(config, workdir, override)
+    with begun(config, workdir, streams, environment(config), caught, override=override) as loop:
       if hint := process.hint():
         progress.say(hint)
       return loop.run()
@@ -72,7 +75,8 @@ def read(config, workdir, override=False):
     streams = data.streams(config, jax.process_index(), jax.process_count())
     if not override:
       workdir_lib.check_data(workdir, streams[-1])
-  hosts.agree({'data': streams[-1], 'packages': workdir_lib.packages()}, 'all need the same text and the same installation')
+  same = {'data': streams[-1], 'packages': environment_lib.packages(), 'sources_sha256': environment_lib.sources()}
+  hosts.agree(same, 'all need the same text and the same installation')
   return streams
 
 
@@ -86,17 +90,17 @@ def begun(config, workdir, streams, environment, caught, spread=None, override=F
     with hosts.together():
       if hosts.is_first():
         changed = workdir_lib.check_config(workdir, config, override)
-    still_mine = owner.claim_for_all(folder)
+    writer = owner.claim_for_all(folder)
     with hosts.together():
       if hosts.is_first():
         workdir_lib.write_environment(folder, environment)
-    made = checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=still_mine)
+    made = checkpoint.Checkpoints(workdir, config.keep_checkpoints, still_mine=writer)
     checkpoints = held.enter_context(contextlib.closing(made))
     with hosts.bound(folder), memory.explained(config):
-      loop = Loop(config, folder, batches, rows, checkpoints, caught, spread)
+      loop = Loop(config, folder, batches, rows, checkpoints, writer, caught, spread)
       with hosts.together():
-        if hosts.is_first():
-          # Only now: a configuration with which the run cannot go on leaves no trace.
+        if hosts.is_first() and writer.holds():
+          # Only now: a configuration with which the run cannot go on leaves no trace, and reading a checkpoint may have taken minutes.
           workdir_lib.note_changes(workdir, changed, override)
           workdir_lib.write(folder / 'config.json', workdir_lib.config_lib.to_json(config))
           workdir_lib.write_json(folder / 'data.json', record)
@@ -109,21 +113,4 @@ def environment(config):
   enc, length = encodings.make(config.encoding, model.dims(config)), config.train_length
   records = [record for _, record in enc.schedule] or [enc]
   taken = [attention.paths(config, record, length, single=config.data.packing == 'pad') for record in records]
-  return workdir_lib.environment(', then '.join(taken), long=length >= attention.LONG)
-
-
-@contextlib.contextmanager
-def stop_signals():
-  """A list of the SIGTERM and SIGINT that came: they do nothing else, the loop saves at the end of its step."""
-  caught = []
-
-  def note(number, frame):
-    del frame
-    caught.append(signal.Signals(number).name)
-
-  before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-  try:
-    yield caught
-  finally:
-    for number, handler in before.items():
-      signal.signal(number, handler)
+  return environment_lib.of_process(', then '.join(taken), long=length >= attention.LONG)

@@ -7,19 +7,18 @@ WORKDIR/ config.json  config_history.jsonl  env.json  data.json  LOCK  OWNER  ch
 import contextlib
 import errno
 import fcntl
-import importlib.metadata
 import json
 import os
 import platform
+import re
 import time
 
 import ml_collections
 
-from pe_jax import changes, process, progress, remote
+from pe_jax import changes, progress, remote
 from pe_jax import config as config_lib
 from pe_jax.errors import ConfigDiffers, DataError, WorkdirInUse, WriteError
 
-PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
 # What flock says where there are no locks.
 NO_LOCKS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
 
@@ -116,7 +115,28 @@ def locked(workdir):
     handle.truncate(0)
     handle.write(f'process {os.getpid()} on {platform.node()}\n')
     handle.flush()
+    _remove_leftovers(folder)
     yield folder
+
+
+def _remove_leftovers(folder):
+  """What `write` of a process that died has left behind; those that live still write here (an import, a note of a sweep)."""
+  for path in folder.glob('.*.*'):
+    name = re.fullmatch(r'\..+\.(\d{1,9})', path.name)
+    if name and path.is_file() and (int(name[1]) == os.getpid() or not _lives(int(name[1]))):
+      with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _lives(process):
+  """Whether there is a process of that number on this machine."""
+  try:
+    os.kill(process, 0)
+  except ProcessLookupError:
+    return False
+  except OSError:  # of somebody else
+    return True
+  return True
 
 
 @contextlib.contextmanager
@@ -138,11 +158,16 @@ def write(path, text):
       path.write_text(text)
     return
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  with writing(path), temporary.open('w') as file:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())
-    temporary.replace(path)
+  with writing(path):
+    try:
+      with temporary.open('w') as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+      temporary.unlink(missing_ok=True)  # on a full disk every byte counts
+      raise
 
 
 def write_json(path, tree):
@@ -160,34 +185,14 @@ def check_data(workdir, record):
 
 
 def write_environment(workdir, now):
-  """env.json, from `environment`; a run that goes on under another one is told what that costs."""
+  """env.json, from `environment.of_process`; a run that goes on under another one is told what that costs.
+
+  A field that the run's env.json has not, since an older release wrote it, counts as another: that release had other sources.
+  """
   path = remote.path(workdir) / 'env.json'
   lines = config_lib.diff(json.loads(path.read_text()), now) if path.exists() else []
   if lines:
-    progress.say(f'{workdir}: goes on in another environment, so equal to rounding and not bit for bit:\n  ' + '\n  '.join(lines))
+    edited = ', as far as the edited sources compute the same' if any(line.startswith('+ sources_sha256') for line in lines) else ''
+    told = f'goes on in another environment, so equal to rounding and not bit for bit{edited}'
+    progress.say(f'{workdir}: {told}:\n  ' + '\n  '.join(lines))
   write_json(path, now)
-
-
-def packages():
-  """{name: version} of what computes and stores."""
-  return {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
-def environment(path, long):
-  """What bit-exact repetition depends on. `path`: the attention's, as from `attention.paths`; `long`: whether the length is blockwise's."""
-  import jax
-
-  device = jax.devices()[0]
-  return {
-    'packages': packages(),
-    'python': platform.python_version(),
-    'machine': platform.machine(),
-    'xla_flags': os.environ.get('XLA_FLAGS', ''),
-    'compiler_options': process.options(long),
-    'attention': path,
-    'backend': device.platform,
-    'device_kind': device.device_kind,
-    'device_count': jax.device_count(),
-    'process_count': jax.process_count(),
-    'cores': len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(),
-  }

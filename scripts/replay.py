@@ -6,6 +6,8 @@
 A run that stops because a step is not finite leaves nonfinite_<step>.json and a checkpoint of the step before. This begins at the newest
 checkpoint before the step, checks that it is the same batch and comes to the same numbers, and prints of every array of parameters,
 optimizer and gradient the largest entry and how many are not finite, the worst first. Writes nothing. Exit codes as train.py's.
+With nonfinite='skip' the run goes on, and the step can be taken again only as long as a checkpoint from before it is kept
+(keep_checkpoints); after that this says so and ends with 3.
 """
 
 import json

@@ -15,8 +15,8 @@ ROWS = (
   (
     'every process writes the log',
     LOOP,
-    'metrics.Log(self.folder, first, config) if hosts.is_first() else metrics.NoLog()',
-    'metrics.Log(self.folder, first, config)',
+    'metrics.Log(self.folder, first, config, self.writer.holds) if hosts.is_first() else metrics.NoLog()',
+    'metrics.Log(self.folder, first, config, self.writer.holds)',
     (AS_ONE,),
   ),
   (

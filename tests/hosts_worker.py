@@ -187,7 +187,7 @@ def taken_over(index):
       return [error.exit_code, str(error)]
 
 
-def not_finite():
+def not_finite(index):
   """What is written of a batch whose rows are spread over processes, beside the hash of all of its rows."""
   import jax
 
@@ -197,7 +197,7 @@ def not_finite():
   folder, whole = pathlib.Path(FOLDER.value) / 'not_finite', score.as_batch(rows(8))
   numbers = dict.fromkeys(('loss', 'gradient_norm', 'learning_rate'), float('nan'))
   _, state = made(config(mesh__fsdp=2), jax.devices())
-  nonfinite.dump(folder, 5, numbers, hosts.all_rows(hosts.own_rows(whole)), {'row': 0}, state)
+  nonfinite.dump(folder, 5, numbers, hosts.all_rows(hosts.own_rows(whole)), {'row': 0}, state, index == 0)
   hosts.gathered('written')
   told = json.loads((folder / 'nonfinite_5.json').read_text())
   same = told['batch_sha256'] == fingerprint.digest(whole) and len(told['rows_sha256']) == 8
@@ -213,7 +213,7 @@ def main():
   with runs.quick_compiles():
     out = {'index': index, 'devices': [jax.process_count(), jax.device_count(), jax.local_device_count()]}
     out |= {'evaluations': evaluations(), 'by_position': by_position(), 'training': training(), 'agreements': agreements(index)}
-    out |= {'too long': too_long(index), 'damage': damage(index), 'taken over': taken_over(index), 'not finite': not_finite()}
+    out |= {'too long': too_long(index), 'damage': damage(index), 'taken over': taken_over(index), 'not finite': not_finite(index)}
   print(json.dumps(out))
 
 

@@ -1,11 +1,13 @@
 """Which changes of its configuration a run goes on with: refused, allowed, overridden. Nothing is trained but where the test says so."""
 
 import json
+import platform
 
+import jax
 import pytest
 import tiny_runs as runs
 
-from pe_jax import changes, resolve, train, workdir
+from pe_jax import changes, environment, resolve, train, workdir
 from pe_jax import config as config_lib
 from pe_jax.errors import ConfigDiffers
 
@@ -128,3 +130,63 @@ def test_a_run_that_goes_on_in_another_environment_is_told_what_that_costs(tmp_p
   said = capsys.readouterr().err
   assert 'goes on in another environment, so equal to rounding and not bit for bit' in said
   assert [line.strip() for line in said.splitlines()[1:]] == ['- cores: 2', '+ cores: 8']
+
+
+def test_the_environment_names_what_the_bits_of_a_run_depend_on():
+  now = train.environment(resolve.resolve(runs.config(encoding='nope')))
+  of_code = {'packages', 'sources_sha256', 'python', 'compiler_options', 'attention'}
+  of_machine = {'machine', 'cpu', 'cores', 'backend', 'device_kind', 'device_count', 'process_count'}
+  assert set(now) == of_code | of_machine | {'xla_flags', 'libtpu_init_args', 'matmul_precision', 'x64'}
+  assert now['cpu']
+  assert (now['libtpu_init_args'], now['matmul_precision'], now['x64']) == ('', '', False)
+  json.dumps(now, allow_nan=False)
+
+
+def test_the_environment_follows_what_is_set(monkeypatch):
+  monkeypatch.setenv('LIBTPU_INIT_ARGS', '--xla_tpu_some_flag=1')
+  with jax.default_matmul_precision('highest'), jax.enable_x64(True):
+    now = environment.of_process('dense', long=False)
+  assert (now['libtpu_init_args'], now['matmul_precision'], now['x64']) == ('--xla_tpu_some_flag=1', 'highest', True)
+
+
+def test_every_edit_of_a_source_is_another_digest(tmp_path):
+  (tmp_path / 'inner').mkdir()
+  (tmp_path / 'a.py').write_text('x = 1')
+  (tmp_path / 'inner' / 'b.py').write_text('')
+  seen = [environment.sources(tmp_path)]
+  for path, text in (('a.py', 'x = 2'), ('inner/b.py', 'y = 1'), ('inner/c.py', '')):
+    (tmp_path / path).write_text(text)
+    seen.append(environment.sources(tmp_path))
+  (tmp_path / 'a.py').rename(tmp_path / 'd.py')
+  seen.append(environment.sources(tmp_path))
+  (tmp_path / 'note.txt').write_text('no source')
+  assert environment.sources(tmp_path) == seen[-1]
+  assert len(set(seen)) == len(seen)
+  assert environment.sources() == environment.sources(runs.ROOT / 'pe_jax')
+
+
+def test_the_name_of_the_processor_is_what_the_system_says(tmp_path):
+  (tmp_path / 'cpuinfo').write_text('processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nprocessor\t: 1\nmodel name\t: Some CPU @ 2 GHz\n')
+  assert environment.cpu(tmp_path / 'cpuinfo') == 'Some CPU @ 2 GHz'
+  assert environment.cpu(tmp_path / 'none') == platform.processor()
+
+
+@pytest.mark.parametrize('older', [False, True], ids=['edited sources', 'env.json of an older release'])
+def test_a_run_goes_on_under_edited_sources_and_is_told(tmp_path, capsys, older):
+  constant = {'encoding': 'nope', 'optim__final_fraction': 1.0}
+  with runs.quick_compiles():
+    train.run(runs.config(**constant), tmp_path)
+    path = tmp_path / 'env.json'
+    recorded = json.loads(path.read_text())
+    now = recorded['sources_sha256']
+    new = ('sources_sha256', 'cpu', 'libtpu_init_args', 'matmul_precision', 'x64')
+    was = {k: v for k, v in recorded.items() if k not in new} if older else recorded | {'sources_sha256': 'of before'}
+    path.write_text(json.dumps(was))
+    capsys.readouterr()
+    train.run(runs.config(**constant, num_train_steps=5), tmp_path)
+  said = capsys.readouterr().err
+  assert 'equal to rounding and not bit for bit, as far as the edited sources compute the same' in said
+  assert f'+ sources_sha256: {now!r}' in said
+  assert ("- sources_sha256: 'of before'" in said, '+ cpu: ' in said) == (not older, older)
+  assert json.loads(path.read_text()) == recorded
+  assert json.loads((tmp_path / 'DONE').read_text())['step'] == 5

@@ -155,12 +155,15 @@ def test_every_mistake_is_one_line_at_once_and_leaves_nothing_behind(tmp_path):
   assert before == {name: runs.contents(names[name]) for name in ('rope', 'learned')}
 
 
-def test_debug_shows_the_traceback_even_of_a_config_file():
+def test_debug_shows_the_traceback_even_of_a_config_file_and_keeps_the_exit_code():
   names = prepare()
   commands = [['train.py', f'--config={names["home"]}/divides.py', '--workdir=/nosuch/x', '--debug']]
   commands += [['train.py', f'--config={names["home"]}/tiny.py:roep', '--workdir=/nosuch/x', '--debug']]
-  for (code, _, err, _), says in zip(served(commands), ('divides.py", line 2', "ConfigError: encoding: 'roep'")):
-    assert (code, 'Traceback' in err, says in err) == (1, True, True), err
+  commands += [['train.py', f'--config={names["home"]}/tiny.py', '--config.seed=1', f'--workdir={names["rope"]}', '--debug']]
+  commands += [['eval.py', f'--workdir={names["home"]}', '--lengths=16', '--debug']]
+  shown = (('divides.py", line 2', 2), ("ConfigError: encoding: 'roep'", 2), ('ConfigDiffers: ', 6), ('DataError: ', 3))
+  for (code, _, err, _), (says, wanted) in zip(served(commands), shown, strict=True):
+    assert (code, 'Traceback' in err, says in err, '\nERROR: ' in err) == (wanted, True, True, True), err
 
 
 def test_real_processes_answer_within_seconds(tmp_path):

@@ -37,6 +37,7 @@ def done():
   kinds = {place: pairs.pair(cut, at(index, place)) for index, place, _ in PREEMPTED}
   kinds['killed'] = pairs.pair(cut, ('', 'SIGKILL eval 1'), timeout=15)
   kinds['goes on'] = pairs.pair(cut)
+  kinds['early'] = pairs.pair(pairs.training(pairs.home() / 'early'), at(1, 'SIGTERM read 1'))
   return dict(zip(kinds, pairs.results(list(kinds.values()))))
 
 
@@ -82,6 +83,12 @@ def test_a_signal_to_either_in_any_phase_saves_the_same_step_on_both_and_they_en
   assert re.search('going on from step 20$', err, re.M), err
   names = ('DONE', 'metrics.jsonl', 'batches.jsonl', 'config.json', 'data.json')
   assert contents(pairs.home() / 'cut', *names) == contents(whole(), *names)
+
+
+def test_a_signal_to_one_before_anything_is_begun_ends_both():
+  for code, _, err in done()['early']:
+    assert (code, 'early: stopped by SIGTERM before anything was begun' in err) == (75, True), err
+  assert not (pairs.home() / 'early').exists()
 
 
 def test_a_killed_process_ends_the_other_within_the_timeout():

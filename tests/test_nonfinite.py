@@ -130,6 +130,22 @@ def test_skip_leaves_out_the_step_counts_it_and_goes_on(tmp_path, monkeypatch, c
   assert json.loads((tmp_path / 'DONE').read_text())['step'] == 6
   assert all(np.isfinite(x).all() for _, x in saved_arrays(tmp_path))
   assert (tmp_path / 'nonfinite_3.json').exists()
+  assert '(can be replayed while one of the keep_checkpoints=2 checkpoints is from before it)' in said
+  # Those are of steps 4 and 6 by now; what is needed is gone, and said to be.
+  assert Checkpoints(tmp_path, read_only=True).steps() == [4, 6]
+  before = runs.contents(tmp_path)
+  with pytest.raises(
+    DataError, match=r'step 3 cannot be taken again, for no checkpoint .* \(there are 4, 6; keep_checkpoints=2 keeps'
+  ) as error:
+    nonfinite.replay(tmp_path)
+  assert (error.value.exit_code, '\n' in str(error.value), runs.contents(tmp_path) == before) == (3, False, True)
+
+
+def test_a_skipped_step_can_be_replayed_as_long_as_a_checkpoint_from_before_it_is_kept(tmp_path, monkeypatch):
+  assert run(monkeypatch, tmp_path, 'gradient', 3, 'skip', keep_checkpoints=3) is None
+  monkeypatch.undo()
+  found = nonfinite.replay(tmp_path)
+  assert (found['step'], found['from'], found['same_batch']) == (3, 2, True)  # what broke it is no part of the program
 
 
 def test_a_skipped_step_changes_neither_parameters_nor_optimizer():

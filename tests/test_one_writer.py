@@ -13,8 +13,8 @@ import time
 import pytest
 import tiny_runs as runs
 
-from pe_jax import owner, train, workdir
-from pe_jax.errors import WorkdirInUse
+from pe_jax import metrics, owner, resolve, train, workdir
+from pe_jax.errors import WorkdirInUse, WriteError
 
 # Takes hold of argv[1], says so, keeps it, and then asks whether it is still its own, as a save would; argv[2]: whether flock works.
 START = """
@@ -84,8 +84,12 @@ def test_a_later_start_takes_over_and_the_earlier_one_stops_at_its_next_save(tmp
   with pytest.raises(WorkdirInUse, match=f'taken over by process {os.getpid()} on .*let only one train there') as error:
     first()
   assert error.value.exit_code == 5
+  kept = (tmp_path / 'OWNER').read_bytes()
   (tmp_path / 'OWNER').unlink()
   with pytest.raises(WorkdirInUse, match='OWNER is gone'):
+    second()
+  (tmp_path / 'OWNER').write_bytes(kept)
+  with pytest.raises(WorkdirInUse, match='OWNER is gone'):  # what it has not written meanwhile is missing
     second()
 
 
@@ -103,9 +107,69 @@ def test_a_file_system_without_locks_is_no_error(tmp_path, monkeypatch, number):
   workdir.check_free(tmp_path)
 
 
+def test_what_a_process_that_died_while_writing_has_left_is_removed_by_the_next_holder(tmp_path):
+  with subprocess.Popen([sys.executable, '-c', '']) as over:
+    pass
+  alive = [f'.metrics.jsonl.{os.getppid()}', '.notes', '.notes.txt', 'metrics.jsonl.7', '.folder.4194304']
+  for name in (f'.metrics.jsonl.{over.pid}', f'.DONE.{over.pid}', f'.env.json.{os.getpid()}', *alive[:4]):
+    (tmp_path / name).write_text('half')
+  (tmp_path / alive[4]).mkdir()
+  before = set(runs.contents(tmp_path))
+  with workdir.locked(tmp_path):
+    pass
+  assert before - set(runs.contents(tmp_path)) == {f'.metrics.jsonl.{over.pid}', f'.DONE.{over.pid}', f'.env.json.{os.getpid()}'}
+  assert {p.name for p in tmp_path.iterdir()} == {'LOCK', *alive}
+
+
+def test_who_does_not_get_the_lock_removes_nothing(tmp_path):
+  with subprocess.Popen([sys.executable, '-c', '']) as over:
+    pass
+  with workdir.locked(tmp_path):
+    (tmp_path / f'.DONE.{over.pid}').touch()
+    with pytest.raises(WorkdirInUse), workdir.locked(tmp_path):
+      pass
+    assert (tmp_path / f'.DONE.{over.pid}').exists()
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_beside_the_one_of_before(tmp_path, monkeypatch):
+  workdir.write(tmp_path / 'DONE', 'before')
+
+  def full(number):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(os, 'fsync', full)
+  with pytest.raises(WriteError, match='cannot be written: No space left on device'):
+    workdir.write(tmp_path / 'DONE', 'after')
+  assert runs.contents(tmp_path) == {'DONE': b'before'}
+
+
 def test_locks_hold_here(tmp_path):
   with workdir.locked(tmp_path) as folder:
     assert owner.locks_hold(folder)
+
+
+def test_no_row_is_written_to_a_log_that_is_another_processs_by_now(tmp_path, monkeypatch):
+  """Taken over at step 3: neither the rows up to its next save nor anything at its end goes into the winner's files."""
+  write, before = metrics.Log.metrics, {}
+
+  def and_lose(log, row):
+    if row['step'] == 3 and not before:
+      workdir.write_json(tmp_path / 'OWNER', {'token': 'another', 'process': 1, 'host': 'elsewhere'})
+      (tmp_path / 'metrics.jsonl').write_text('{"step": 9}\n')
+      before.update(runs.contents(tmp_path))
+    write(log, row)
+
+  monkeypatch.setattr(metrics.Log, 'metrics', and_lose)
+  with pytest.raises(WorkdirInUse, match='taken over by process 1 on elsewhere'), runs.quick_compiles():
+    train.run(runs.config(encoding='nope', num_train_steps=6, checkpoint_every_steps=5, log_batches=True), tmp_path)
+  assert before
+  after = runs.contents(tmp_path)
+  written = {name for name in before | after if before.get(name) != after.get(name)}
+  assert written == set()
+  log = metrics.Log(tmp_path, 0, resolve.resolve(runs.config(tensorboard=True)), lambda: False)  # lost while a checkpoint was read
+  log.metrics({'step': 1})
+  log.close()
+  assert runs.contents(tmp_path) == after
 
 
 def test_a_run_that_is_taken_over_writes_nothing_more(tmp_path, monkeypatch):

@@ -1,15 +1,19 @@
 """SIGTERM and SIGINT in every phase: exit code 75, a whole checkpoint of the step that was reached, and a run that ends as if untouched."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
+import pytest
 import tiny_runs as runs
 from studies import killing
 
-from pe_jax import saved
+from pe_jax import saved, signals
+from pe_jax.errors import DataError, Preempted
 
 STEPS = 24
 # (place, which time it is reached, steps that may have been taken then); two signals come 20 ms apart.
@@ -27,6 +31,7 @@ CASES = [
   ('SIGTERM+SIGTERM', 'step', 5, (5, 6)),
   ('SIGTERM+SIGINT', 'commit', 1, tuple(range(6, 14))),  # steps go on meanwhile; the next save waits
 ]
+EARLY = [(names, place, 1, None) for place in ('import', 'read') for names in ('SIGTERM', 'SIGINT', 'SIGINT+SIGTERM')]
 RESTORED = [('SIGTERM', 'restore', 1, None), ('SIGINT+SIGTERM', 'restore', 1, None)]
 
 
@@ -76,6 +81,57 @@ def test_a_signal_in_any_phase_saves_the_step_that_was_reached_and_a_second_one_
     assert (code, 'Traceback' in err) == (0, False), err
   for name in ('DONE', 'metrics.jsonl', 'batches.jsonl'):
     assert len({(folder / name).read_bytes() for folder in ends}) == 1, name
+
+
+def test_a_signal_before_anything_is_begun_ends_with_75_and_leaves_nothing(tmp_path):
+  for n, ((names, place, _, _), (code, err)) in enumerate(zip(EARLY, preempted(EARLY, tmp_path))):
+    first = names.split('+')[0]
+    said = f'ERROR: {tmp_path / str(n)}: stopped by {first} before anything was begun (the same command starts it)\n'
+    assert (code, err) == (75, said), (names, place)
+    assert not (tmp_path / str(n)).exists()
+
+
+def test_several_seeds_are_stopped_before_anything_is_begun_too(tmp_path):
+  argv = [*command(tmp_path / '{seed}'), '--seeds=1,2']
+  ((code, _, err, _),) = runs.served([{'argv': argv, 'env': {'SOAK_AT': 'SIGTERM read 1'}}])
+  assert (code, err.count('stopped by SIGTERM before anything was begun'), err.count('\n')) == (75, 1, 1), err
+  assert list(tmp_path.iterdir()) == []
+
+
+def kill():
+  os.kill(os.getpid(), signal.SIGTERM)
+
+
+def lost_on_the_way():
+  with contextlib.suppress(Preempted):
+    kill()
+
+
+def taken_for_something_else():
+  try:
+    kill()
+  except Preempted as error:
+    raise DataError('cannot be read') from error
+
+
+@pytest.mark.parametrize('work', [kill, lost_on_the_way, taken_for_something_else])
+def test_what_is_read_before_a_run_begins_ends_where_it_is(work):
+  done = []
+
+  def read(caught):
+    with signals.at_once(caught, 'runs/a'):
+      work()
+      done.append('the rest')
+
+  with signals.noted() as caught:
+    with pytest.raises(Preempted, match=r'^runs/a: stopped by SIGTERM before anything was begun'):
+      read(caught)
+    assert done == (['the rest'] if work is lost_on_the_way else [])
+    with pytest.raises(Preempted):
+      read(['SIGINT'])  # one that came before
+    assert done == (['the rest'] if work is lost_on_the_way else [])
+    kill()  # only noted again
+    assert caught == ['SIGTERM', 'SIGTERM']
 
 
 def test_the_restart_loop_of_the_readme_ends_when_the_run_is_done(tmp_path):

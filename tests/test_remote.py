@@ -1,8 +1,11 @@
 """A run in a bucket: everything but the arrays of checkpoints, on a stand-in that has objects and no files; and early, clear refusals.
 
-The stand-in is fsspec's file system in memory under the name gs://. Checkpoints stay on disk: tensorstore reaches buckets by itself.
+The stand-in is fsspec's file system in memory under the name gs://. The arrays of checkpoints stay on disk, for tensorstore reaches buckets
+by itself; what is around them (which steps there are, the leftovers of a lost machine, what is set aside) is tried on objects.
 """
 
+import contextlib
+import errno
 import functools
 import json
 import os
@@ -12,9 +15,11 @@ import subprocess
 import sys
 
 import pytest
+import saved_runs as saves
 import tiny_runs as runs
 from etils.epath import backend
 from fsspec.implementations import memory
+from orbax.checkpoint._src.path import gcs_utils
 
 import pe_jax
 from pe_jax import checkpoint, config, evaluate, metrics, once, owner, remote, resolve, train, workdir
@@ -43,6 +48,7 @@ def bucket(monkeypatch):
   found = Bucket()
   found.mkdir('/mine')
   monkeypatch.setattr(backend.fsspec_backend, 'fs', lambda path: found)
+  monkeypatch.setattr(gcs_utils, 'is_hierarchical_namespace_enabled', lambda path: False)  # would ask Google
   real = remote.importlib.util.find_spec
   monkeypatch.setattr(remote.importlib.util, 'find_spec', lambda name, *more: name == 'gcsfs' or real(name, *more))
   return found
@@ -154,6 +160,81 @@ def test_the_lines_of_a_sweep_in_a_bucket_that_cannot_be_read_are_all_and_this_i
   assert re.findall(r'train.py \S+ --workdir=gs://mine/x/(\w+)', '\n'.join(lines)) == ['a', 'b', 'c']
 
 
+def put(bucket, step, of=4, leave_out=()):
+  """A checkpoint as objects; `of`: the step whose files it has."""
+  root = saves.written() / 'checkpoints' / str(of)
+  for name in saves.files(saves.written(), of):
+    if name not in leave_out:
+      bucket.pipe(f'/mine/run/checkpoints/{step}/{name}', (root / name).read_bytes())
+
+
+def objects(bucket, folder):
+  """{name: bytes} below a folder of the run."""
+  root = f'/mine/run/{folder}/'
+  return {path.removeprefix(root): bucket.cat(path) for path in bucket.find(root)}
+
+
+def test_checkpoints_of_a_run_in_a_bucket_are_there_and_not_on_the_machine(bucket, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  put(bucket, 4)
+  with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:
+    assert (checkpoints.steps(), checkpoints.best()) == ([4], 4)
+  assert workdir.newest_step('gs://mine/run') == 4
+  assert list(tmp_path.iterdir()) == []
+
+
+CUT = {
+  'arrays only': ('commit_success.txt', 'progress/metadata', 'state/_METADATA'),
+  'nothing but its mark missing': ('commit_success.txt',),
+}
+
+
+@pytest.mark.parametrize('missing', CUT.values(), ids=CUT)
+def test_what_a_machine_lost_while_saving_leaves_in_a_bucket_is_removed(bucket, missing, capsys):
+  put(bucket, 6, leave_out=missing)
+  with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:  # at the first save
+    assert (checkpoints.steps(), objects(bucket, 'checkpoints'), objects(bucket, 'checkpoints_bad')) == ([], {}, {})
+    assert checkpoints.restore_newest(saves.state(0)) is None
+  put(bucket, 2, 2)
+  put(bucket, 4)
+  put(bucket, 6, leave_out=missing)
+  reading = checkpoint.Checkpoints('gs://mine/run', read_only=True)
+  assert (reading.steps(), reading.latest(), reading.best()) == ([2, 4], 4, 4)
+  assert objects(bucket, 'checkpoints/6')  # who only reads removes nothing, the save may be under way
+  kept = objects(bucket, 'checkpoints/2'), objects(bucket, 'checkpoints/4')
+  with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:
+    assert (checkpoints.steps(), checkpoints.latest()) == ([2, 4], 4)
+  assert objects(bucket, 'checkpoints/6') == {}
+  assert not bucket.exists('/mine/run/checkpoints_bad')
+  assert kept == (objects(bucket, 'checkpoints/2'), objects(bucket, 'checkpoints/4'))
+  assert 'WARNING' not in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_in_a_bucket_is_set_aside_whole(bucket, capsys):
+  put(bucket, 2, 2)
+  for aside in ('4', '4.1'):  # the second finds the folder there
+    put(bucket, 4)
+    bucket.pipe('/mine/run/checkpoints/4/progress/metadata', b'{"torn')
+    was = objects(bucket, 'checkpoints/4')
+    with contextlib.closing(checkpoint.Checkpoints('gs://mine/run')) as checkpoints:
+      assert checkpoints.steps() == [2]
+    assert 'checkpoints/4: progress/metadata: ' in (said := capsys.readouterr().err)
+    assert said.endswith(f'moved to gs://mine/run/checkpoints_bad/{aside}\n')
+    assert (objects(bucket, 'checkpoints/4'), objects(bucket, f'checkpoints_bad/{aside}')) == ({}, was)
+
+
+def test_a_folder_that_cannot_be_renamed_is_copied(tmp_path, monkeypatch):
+  (tmp_path / 'a' / 'inner').mkdir(parents=True)
+  (tmp_path / 'a' / 'inner' / 'x').write_text('x')
+
+  def rename(*_):
+    raise OSError(errno.EXDEV, 'Invalid cross-device link')
+
+  monkeypatch.setattr(os, 'rename', rename)
+  remote.move(tmp_path / 'a', tmp_path / 'b')
+  assert [p.relative_to(tmp_path).as_posix() for p in sorted(tmp_path.rglob('*'))] == ['b', 'b/inner', 'b/inner/x']
+
+
 def test_rows_wait_for_the_checkpoint_and_those_past_a_restored_one_are_dropped(bucket):
   settings = resolve.resolve(runs.config())
   log = metrics.Log('gs://mine/log', 0, settings)
@@ -166,6 +247,21 @@ def test_rows_wait_for_the_checkpoint_and_those_past_a_restored_one_are_dropped(
   assert [r['step'] for r in metrics.read('gs://mine/log/metrics.jsonl')] == [1, 2, 3, 4]
   metrics.Log('gs://mine/log', 2, settings).close()
   assert [r['step'] for r in metrics.read('gs://mine/log/metrics.jsonl')] == [1, 2]
+
+
+def test_rows_that_wait_are_dropped_once_the_bucket_is_another_writers(bucket):
+  writer = owner.Writer(owner.claim('gs://mine/taken', settle=0))
+  log = metrics.Log('gs://mine/taken', 0, resolve.resolve(runs.config()), writer.holds)
+  log.metrics({'step': 1})
+  log.flush()
+  log.metrics({'step': 2})
+  owner.claim('gs://mine/taken', settle=0)
+  log.flush()
+  log.metrics({'step': 3})
+  log.close()
+  assert metrics.read('gs://mine/taken/metrics.jsonl') == [{'step': 1}]
+  with pytest.raises(WorkdirInUse):
+    writer()
 
 
 def test_in_a_bucket_the_token_alone_leaves_one_writer(bucket):

@@ -41,11 +41,44 @@ def test_no_source_does_what_it_may_not():
     'runpy.run_path(path)',
     'importlib.import_module(name)',
     "importlib.import_module(f'{name}.x')",
+    "shutil.unpack_archive('a.zip')",
+    'builtins.eval(text)',
   ],
 )
 def test_what_may_not_be_done_is_found(line):
   (said,) = static_gate.faults(f'def f():\n  {line}\n')
   assert said.startswith('source:2: ')
+
+
+@pytest.mark.parametrize(
+  ('imported', 'line'),
+  [
+    ('from os import system', "system('ls')"),
+    ('from os import system as run', "run('ls')"),
+    ('import os as o', "o.popen('ls')"),
+    ('from os import *', "system('ls')"),
+    ('from subprocess import getoutput', "getoutput('ls')"),
+    ('from yaml import load', 'load(text)'),
+    ('from yaml import unsafe_load as load', 'load(text)'),
+    ('import yaml as y', 'y.full_load(text)'),
+    ('from torch import load', 'load(path)'),
+    ('import torch as t', 't.load(path)'),
+    ('from importlib import import_module', 'import_module(name)'),
+    ('from importlib import import_module as get', "get(f'{name}.x')"),
+    ('import importlib', 'importlib.__import__(name)'),
+    ('from shutil import unpack_archive', "unpack_archive('a.zip')"),
+    ('import shutil as s', "s.unpack_archive('a.zip')"),
+    ('from runpy import run_path', 'run_path(path)'),
+    ('from builtins import exec as do', 'do(text)'),
+    ('import os; run = os.system', "run('ls')"),
+    ('run = eval', 'run(text)'),
+    ('eval = model.eval', 'eval(text)'),
+    ('from yaml import load; from json import load', 'load(text)'),  # whichever it is
+  ],
+)
+def test_it_is_found_by_whatever_name_it_is_imported(imported, line):
+  (said,) = static_gate.faults(f'{imported}\ndef f():\n  {line}\n')
+  assert said.startswith('source:3: ')
 
 
 @pytest.mark.parametrize(
@@ -59,6 +92,12 @@ def test_what_may_not_be_done_is_found(line):
     "importlib.import_module(f'pe_jax.tasks.{name}')",
     "importlib.import_module(f'{__name__}.{name}')",
     'json.load(file)',
+    'from json import load; load(file)',
+    'from re import compile; compile(text)',
+    'import re as os; os.compile(text)',
+    "from importlib import import_module; import_module('pe_jax.tasks.x')",
+    'from pe_jax.yaml import safe_load as load; load(text)',
+    'from shutil import make_archive as pack; pack(text)',
   ],
 )
 def test_what_is_like_it_and_harmless_is_not(line):

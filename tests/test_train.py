@@ -13,7 +13,7 @@ import pytest
 import tiny_runs as runs
 
 import pe_jax
-from pe_jax import encodings, fingerprint, init_from, metrics, model, optim, parallel, resolve, step, train, workdir
+from pe_jax import encodings, fingerprint, init_from, metrics, model, optim, parallel, resolve, signals, step, train, workdir
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.errors import ConfigDiffers, ConfigError, DataError, NotFinite, Preempted, WorkdirInUse, WriteError
 
@@ -358,7 +358,7 @@ def test_a_second_signal_changes_nothing_and_none_is_left_behind(tmp_path):
   import signal
 
   before = signal.getsignal(signal.SIGTERM)
-  with train.stop_signals() as caught:
+  with signals.noted() as caught:
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
     assert caught == ['SIGTERM', 'SIGINT']

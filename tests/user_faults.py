@@ -116,7 +116,7 @@ ROWS = (
     '  return Row(check, True, ',
     ('tests/test_selfcheck.py::test_what_does_not_hold_and_what_breaks_is_told_by_its_property',),
   ),
-  ('two lines', 'pe_jax/cli.py', "    print(f'ERROR: {error}', file", "    print(f'ERROR:\\n{error}', file", (MISTAKES,)),
+  ('two lines', 'pe_jax/cli.py', "  print(f'ERROR: {said}', file", "  print(f'ERROR:\\n{said}', file", (MISTAKES,)),
   (
     'no suggestion',
     'pe_jax/config.py',

@@ -9,6 +9,7 @@ SOAK_AT is a signal (or two, joined by +, 20 ms apart), a place, and at which ti
   compile   the training step is traced                             deletion  half of the files of an old checkpoint are gone
   step      a row of the log is written                             eval      the validation rows are to be scored
   torn      half a row of the log is written                        done      DONE is to be written
+  import    jax is to be imported, by pe_jax.seeds                  read      the data are to be read
 """
 
 import json
@@ -16,6 +17,7 @@ import os
 import pathlib
 import shutil
 import signal
+import sys
 import time
 
 from pe_jax.config import default, parse_arg
@@ -77,9 +79,11 @@ class Places:
     """Puts itself where the places are."""
     import orbax.checkpoint as ocp
 
-    from pe_jax import checkpoint, metrics, saved, step, workdir
+    from pe_jax import checkpoint, data, metrics, saved, step, workdir
     from pe_jax.evaluate import score
 
+    sys.meta_path.insert(0, self)
+    self.around(data, 'streams', before='read')
     self.around(workdir, 'write_environment', before='env')
     self.around(saved, 'read', before='restore')
     self.around(metrics.Log, 'metrics', after='step')
@@ -90,6 +94,12 @@ class Places:
     self.tear(metrics)
     self.delete()
     self.finish(workdir)
+
+  def find_spec(self, name, path, target=None):
+    """Finds no module, and is asked for each that is not imported yet."""
+    del path, target
+    if name == 'pe_jax.seeds':
+      self.reached('import')
 
   def trace(self, step):
     """The step as a function that is only called to be traced."""
