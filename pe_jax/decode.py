@@ -19,6 +19,7 @@ import numpy as np
 from pe_jax import cache as kv
 from pe_jax import model, prompts
 from pe_jax.errors import ConfigError, NotFinite
+from pe_jax.evaluate import memory
 from pe_jax.sampling import GREEDY
 
 
@@ -88,6 +89,7 @@ def beam(config, enc, params, tokens_BT, doc_BT=None, *, beams, new_tokens, decl
 
 def _run(job, enc, params, loop, **options):
   """The prompt, then the loop; what came of it, on the host."""
+  _check_memory(job, enc, options.get('beams', 1))
   cache, given = begun(job, enc, params)
   position_BL = given[2]
   go = functools.partial(loop, job.config, enc, params, given=given, new_tokens=job.new_tokens, **options)
@@ -100,6 +102,14 @@ def _run(job, enc, params, loop, **options):
     raise NotFinite(f"logits under '{enc.spec}' are not finite (try a shorter text, or an earlier checkpoint)")
   position_BL = np.asarray(position_BL)[:, : job.count_B.max() + job.new_tokens]
   return Generation(tokens, logp, count, job.length_B, position_BL, enc.spec, seconds)
+
+
+def _check_memory(job, enc, beams):
+  """Refuses keys and values that there is no memory for."""
+  rows, slots = job.tokens_BT.shape[0], job.tokens_BT.shape[1] + job.new_tokens
+  cache = jax.eval_shape(lambda: kv.create(job.config.model, enc, rows, slots, slots))
+  need = beams * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(cache))
+  memory.check_bytes(need, f'new_tokens: the keys and values of {beams * rows} texts of {slots} tokens')
 
 
 def begun(job, enc, params):

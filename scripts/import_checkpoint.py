@@ -5,9 +5,9 @@
   eval.py --workdir=runs/smollm2 --text=book.txt --lengths=2048,8192,16384 --encodings='rope, yarn(factor=2)'
 
 Reads arcee, bloom, falcon, gpt2, gpt_neox, gptj, llama, mistral, mpt, olmo2, qwen2, qwen3 and smollm3 from folders, and llama, olmo2,
-qwen2, qwen3 and smollm3 from GGUF files of any type that the gguf package dequantises. Pickles are refused: they can run any code. The
-encoding is translated into our grammar; what cannot be read with certainty is refused by name. Prints the card, which is also
-WORKDIR/card.json.
+qwen2, qwen3 and smollm3 from GGUF files of any type that the gguf package dequantises. Pickles are refused: they can run any code;
+--allow_pickle reads pytorch_model.bin with a reader that runs nothing and refuses what is no tensor. The encoding is translated into our
+grammar; what cannot be read with certainty is refused by name. Prints the card, which is also WORKDIR/card.json.
 Exit codes as train.py's.
 """
 
@@ -21,6 +21,8 @@ TRAIN_LENGTH = flags.DEFINE_integer('train_length', 0, 'Positions the model was 
 TOKENIZER = flags.DEFINE_string('tokenizer', '', "A tokenizer.json or sentencepiece .model, or 'bytes'; default: the source's own.")
 ENCODING = flags.DEFINE_string('encoding', '', "An encoding to store instead of config.json's, such as rope(base=500000).")
 
+ALLOW_PICKLE = flags.DEFINE_boolean('allow_pickle', False, 'Read pytorch_model.bin, tensors alone, where there is no safetensors file.')
+
 
 def main():
   """Hands over to pe_jax.weights.importing."""
@@ -30,7 +32,8 @@ def main():
 
   from pe_jax.weights import importing
 
-  card = importing.run(SOURCE.value, WORKDIR.value, train_length=TRAIN_LENGTH.value, tokenizer=TOKENIZER.value, encoding=ENCODING.value)
+  options = {'train_length': TRAIN_LENGTH.value, 'tokenizer': TOKENIZER.value, 'encoding': ENCODING.value}
+  card = importing.run(SOURCE.value, WORKDIR.value, allow_pickle=ALLOW_PICKLE.value, **options)
   for name, value in card.items():
     print(f'{name:<14} {value}', flush=True)
 

@@ -20,6 +20,7 @@ from pe_jax import decode, encodings, model, prompts, resolve, sampling
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError, DataError, NotFinite
+from pe_jax.evaluate import memory
 
 shares = pytest.mark.xdist_group('decode')  # what is compiled once in a process is used by all that say so
 
@@ -107,6 +108,16 @@ def decoded(spec):
   """Greedy continuations of prompts of 5 and 14 tokens by 6, padded on the left and on the right."""
   rows = drawn(5, 14)
   return rows, *(decode.generate(*tiny.made(spec), *padded(rows, side), new_tokens=6) for side in ('left', 'right'))
+
+
+def test_keys_and_values_beyond_memory_are_refused_before_anything_runs(monkeypatch):
+  monkeypatch.setattr(memory, 'available', lambda: 20_000_000)
+  given = *tiny.made('rope'), np.ones((2, 3), np.int32)
+  assert decode.generate(*given, new_tokens=4).tokens.shape == (2, 4)
+  with pytest.raises(ConfigError, match=r'keys and values of 2 texts of 1000032 tokens take \d\.\d GB, and 0\.0 GB are free'):
+    decode.generate(*given, new_tokens=1_000_000)
+  with pytest.raises(ConfigError, match=r'keys and values of 2000 texts of 1032 tokens'):
+    decode.beam(*given, beams=1000, new_tokens=1000)
 
 
 @shares

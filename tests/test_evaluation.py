@@ -115,6 +115,18 @@ def test_a_map_reads_the_base_that_was_trained():
   assert len(set(rows.values())) == 4
 
 
+def test_a_map_stands_where_rope_stood_and_a_row_names_what_a_reading_leaves_out():
+  s = subject('layers(rope(base=500), nope)', model__num_layers=2)
+  rows = evaluate.evaluate(s, [32], ['rope', 'yarn(factor=2)', 'layers(rope)', 'alibi'])
+  assert [(row['encoding'], row['left_out']) for row in rows] == [
+    ('layers(rope(base=500), nope)', ''),
+    ('layers(yarn(factor=2, base=500), nope)', ''),
+    ('layers(rope(base=500))', 'nope'),
+    ('alibi', 'nope, rope(base=500)'),
+  ]
+  assert len({row['nll'] for row in rows}) == 4
+
+
 @pytest.mark.parametrize('encoding', ['rope', 'alibi', 'sinusoidal'])
 def test_one_pass_over_the_longest_prefix_is_all_the_shorter_ones(encoding, monkeypatch):
   s, lengths = subject(encoding), [8, 16, 24, 48]

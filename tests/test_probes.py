@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import math
+import types
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,11 @@ import pytest
 import tiny
 import tiny_runs as runs
 
-from pe_jax import encodings, evaluate, model, probes, resolve, tasks
+from pe_jax import encodings, evaluate, hosts, model, probes, resolve, tasks
 from pe_jax.data import tokenizer as tokenizers
 from pe_jax.encodings import alibi
 from pe_jax.errors import ConfigError, DataError
+from pe_jax.evaluate import memory
 from pe_jax.probes import attention, distance, forward, haystack, leak, mixing, needle, permutation, phases, position, repetition, text
 from pe_jax.report import anatomy, probes_figure, probes_text
 from pe_jax.run import Run
@@ -334,20 +336,64 @@ def test_what_a_permutation_changes_is_what_the_architecture_says(spec, changes,
 
 def test_a_linear_map_is_read_out_and_noise_is_not():
   rng = np.random.default_rng(0)
-  position_T, noise_BTD = np.arange(40.0), rng.normal(size=(20, 40, 6))
-  fitted_B = np.arange(20) % 2 == 0
-  told = noise_BTD.copy()
-  told[:, :, 0] += 50 * position_T
-  found = position.read_out(told, position_T, fitted_B, 20)
-  assert min(found.values()) > 0.99
-  assert position.read_out(noise_BTD, position_T, fitted_B, 20)['inside'] < 0.05
+  noise_BTD = rng.normal(size=(20, 40, 6))
+  told_BTD = noise_BTD.copy()
+  told_BTD[:, :, 0] += 50 * np.arange(40)
+  assert min(position.read_out(summed(told_BTD, 20), position.POSITION).values()) > 0.99
+  assert position.read_out(summed(noise_BTD, 20), position.POSITION)['inside'] < 0.05
+  assert set(position.read_out(summed(noise_BTD, 40), position.POSITION)) == {'inside'}
+
+
+def summed(x_BTD, train):
+  """The sums of a layer's hidden states, every other text fitted."""
+  layer = position.sums(x_BTD.shape[1], train, x_BTD.shape[2])
+  for n, x_TD in enumerate(x_BTD):
+    position.add(layer, x_TD, n % 2 == 0)
+  return layer
+
+
+def test_sums_fit_and_test_as_all_tokens_at_once_would():
+  """Against least squares over the tokens themselves, with means far from 0."""
+  x_BTD = 100 + np.random.default_rng(0).normal(size=(6, 30, 4)) + np.linspace(0, 3, 30)[None, :, None]
+  y_T = np.log1p(np.arange(30.0))
+  known, asked = x_BTD[::2, :10].reshape(-1, 4), x_BTD[1::2, 10:].reshape(-1, 4)
+  mean_D, y_N, z_N = known.mean(0), np.tile(y_T[:10], 3), np.tile(y_T[10:], 3)
+  cov_DD = np.cov(known.T, bias=True)
+  weighed = cov_DD + position.RIDGE * np.trace(cov_DD) / 4 * np.eye(4)
+  guess = y_N.mean() + (asked - mean_D) @ np.linalg.solve(weighed, (known - mean_D).T @ (y_N - y_N.mean()) / len(known))
+  want = 1 - ((z_N - guess) ** 2).sum() / ((z_N - z_N.mean()) ** 2).sum()
+  assert position.read_out(summed(x_BTD, 10), position.LOG_POSITION)['extrapolated'] == pytest.approx(want, rel=1e-6)
 
 
 def test_ridge_by_hand():
-  """y = 2 x + 1 at x = -1, 1: the variance 1 of x is weighed against RIDGE, so that the slope is 2 / (1 + RIDGE)."""
-  guess = position.ridge(np.array([[-1.0], [1.0]]), np.array([-1.0, 3.0]))
-  assert guess(np.array([[0.0], [1.0]])).tolist() == pytest.approx([1, 1 + 2 / (1 + position.RIDGE)])
-  assert position.r_squared(np.array([0.0, 2.0]), np.array([1.0, 1.0])) == 0
+  """y = 2 x at x = -1/2, 1/2 with y the position - 1/2: the variance 1/4 of x is weighed against RIDGE of itself."""
+  layer = position.sums(2, 2, 1)
+  position.add(layer, np.array([[-0.5], [0.5]]), True)
+  w_Z = position.ridge(layer[True, 0, 2], position.POSITION)
+  assert w_Z.tolist() == pytest.approx([0.5, 0, 0, 1 / (1 + position.RIDGE)])
+  assert position.r_squared(layer[True, 0, 2], np.array([0.5, 0, 0, 0]), position.POSITION) == pytest.approx(0)
+
+
+@pytest.mark.parametrize('probe', ['permutation', 'leak'])
+def test_no_probe_brings_the_logits_of_whole_texts_to_the_host(probe, monkeypatch):
+  """Of a model with a vocabulary of 50 000 those of one long text are gigabytes."""
+  subject, shapes = tiny.subject('rope'), set()
+
+  def fetch(found):
+    shapes.update(leaf.shape[1:] for leaf in jax.tree.leaves(found))
+    return hosts.fetch(found)
+
+  monkeypatch.setattr(forward, 'hosts', types.SimpleNamespace(place=hosts.place, fetch=fetch))
+  probes.probe(subject, [48], wanted=[probe], options=probes.Options(segments=2))
+  m = subject.config.model
+  assert shapes == ({(1, m.vocab_size)} if probe == 'permutation' else {(48, m.embed_dim), (48,), ()})
+
+
+@pytest.mark.parametrize('probe', ['attention', 'position', 'permutation', 'leak', 'repetition'])
+def test_a_probe_beyond_memory_is_refused_before_it_runs(probe, monkeypatch):
+  monkeypatch.setattr(memory, 'available', lambda: 1000)
+  with pytest.raises(ConfigError, match=r'(48 tokens need|of 72 tokens take) 0\.0 GB.* and 0\.0 GB are free'):
+    probes.probe(tiny.subject('rope'), [48], wanted=[probe], options=probes.Options(segments=2, trials=2, prompts=2))
 
 
 def test_a_sinusoidal_table_tells_positions_that_embeddings_without_do_not():

@@ -109,6 +109,39 @@ def test_a_length_beyond_memory_is_refused_before_it_runs(monkeypatch):
   assert memory.of_machine() > 1e6
 
 
+def group(folder, **files):
+  """A control group's folder."""
+  folder.mkdir(parents=True, exist_ok=True)
+  for name, text in files.items():
+    (folder / f'memory.{name}').write_text(text)
+
+
+@pytest.mark.parametrize(
+  ('told', 'files', 'left'),
+  [
+    ('0::/a/b\n', {'': {'max': 'max\n'}, 'a': {'max': '9000\n', 'current': '5000\n', 'stat': 'anon 3\ninactive_file 1000\n'}}, 5000),
+    ('0::/a\n', {'a': {'max': '100\n', 'current': '500\n', 'stat': 'inactive_file 0\n'}}, 0),
+    ('0::/of/the/host\n', {'': {'max': '7000\n', 'current': '1000\n', 'stat': ''}}, 6000),
+    (
+      '5:cpu:/a\n4:memory,pids:/a\n',
+      {'memory/a': {'limit_in_bytes': '8000', 'usage_in_bytes': '6000', 'stat': 'inactive_file 1\ntotal_inactive_file 500\n'}},
+      2500,
+    ),
+    ('0::/\n', {'': {'max': 'max\n', 'current': '10\n', 'stat': ''}}, None),
+  ],
+)
+def test_a_containers_limit_counts_where_it_is_less_than_what_is_free(told, files, left, tmp_path, monkeypatch):
+  (tmp_path / 'told').write_text(told)
+  for folder, contents in files.items():
+    group(tmp_path / 'groups' / folder, **contents)
+  found = memory.groups(tmp_path / 'told', tmp_path / 'groups')
+  monkeypatch.setattr(memory, 'groups', lambda: found)
+  monkeypatch.setattr(memory, '_free', lambda: 10**12)
+  assert memory.of_machine() == (10**12 if left is None else left)
+  monkeypatch.setattr(memory, '_free', lambda: 3)
+  assert memory.of_machine() == min(3, 10**12 if left is None else left)
+
+
 def test_a_key_is_said_in_the_far_text_and_asked_for_after_the_span():
   """On bytes: everything else of the rows stays, and the key's digits are the only targets beside the span."""
   text = np.frombuffer(b'nothing of it stands anywhere near the old river, nor has it ever. ' * 8, np.uint8).astype(np.int32)

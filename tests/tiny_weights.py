@@ -13,6 +13,7 @@ import numpy as np
 VOCABULARY = 64
 LONG, SHORT = 40, 9  # tokens of the two texts
 AT = {LONG: [0, 3, 17, 31, 39], SHORT: [0, 4, 8]}  # positions whose logits are kept
+OF = [0, 21, 42, 63]  # tokens whose logits are kept of the models under rope types
 STORED = pathlib.Path(__file__).parent / 'parity' / 'models.json'
 
 
@@ -32,9 +33,29 @@ def text(length):
 
 
 @functools.cache
+def read():
+  """{versions, models, ropes}."""
+  return json.loads(STORED.read_text(encoding='utf-8'))
+
+
 def stored():
   """{name: {config, tensors, logits}}."""
-  return json.loads(STORED.read_text(encoding='utf-8'))['models']
+  return read()['models']
+
+
+def ropes():
+  """{name: {family, kind, changes, logits, largest}}: the plain model of each family under each rope type, with what that changes."""
+  return read()['ropes']
+
+
+def rope_config(name):
+  """The config.json of a model under a rope type."""
+  return {**stored()[ropes()[name]['family']]['config'], **ropes()[name]['changes']}
+
+
+def found(name):
+  """What is stored of a model's logits; `of` are the tokens that are kept, where not all are."""
+  return {**ropes()[name], 'of': OF} if name in ropes() else stored()[name]
 
 
 def tensors(name):

@@ -20,6 +20,8 @@ if typing.TYPE_CHECKING:
   from pe_jax.encodings import base  # at run time it would import jax, which a misspelt name need not wait for
 
 _SUPPORT = ('__init__', 'base', 'combine', 'distances', 'draws', 'grammar', 'pair_network', 'phases', 'frequency_maps')
+# Wrappers that say where what is inside applies, and nothing of how.
+PLACING = ('stack', 'layers', 'heads')
 # Each is rope(map=…) under a name of its own.
 MAPS = (
   'linear', 'ntk', 'dynamic_ntk', 'yarn', 'dynamic_yarn', 'ntk_by_parts', 'llama3', 'longrope', 'p_rope', 'abf', 'reversed_by_parts',
@@ -104,8 +106,31 @@ def inherit(spec: Spec, trained: Spec) -> Spec:
 
   A rotary map says how to read frequencies, not which: `yarn(factor=8)` on a model trained as rope(base=500000) keeps that base, and so do
   the other encodings that read RoPE's parameters (those whose file names the fields it shares in INHERITED).
+
+  Nor does it say where: by itself it stands wherever a rotary encoding stood in the trained stack(…), layers(…) or heads(…), and what else
+  is in there, windows and layers without positions, stays. Whatever has encodings inside is read as it is written: layers(yarn) is YaRN in
+  all layers and nothing else.
   """
-  return _canonical(_inherit(spec, trained))
+  rotary = getattr(_module(spec.name), 'INHERITED', ()) and _kind(spec.name) in {_kind(part.name) for part in trained.walk()}
+  placed = rotary and not spec.inner and trained.name in PLACING
+  return _canonical(_placed(spec, trained) if placed else _inherit(spec, trained))
+
+
+def left_out(spec: Spec, trained: Spec) -> list[str]:
+  """The parts of the trained encoding that have no counterpart in a reading; all rotary ones are counterparts of each other."""
+  kept = {_kind(part.name) for part in spec.walk()}
+  return sorted({str(part) for part in trained.walk() if part.name not in PLACING and _kind(part.name) not in kept})
+
+
+def _kind(name):
+  return getattr(_module(name), 'INHERITED', name)
+
+
+def _placed(spec, trained):
+  """The trained spec with its rotary parts replaced."""
+  if trained.inner:
+    return dataclasses.replace(trained, inner=tuple(_placed(spec, part) for part in trained.inner))
+  return _inherit(spec, trained) if _kind(trained.name) == _kind(spec.name) else trained
 
 
 def _inherit(spec, trained):

@@ -141,6 +141,7 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
           enc, count = subject.encoding(found.spec, len(found.nll_T)), len(found.nll_T)
           named = {'encoding': str(found.spec), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           named |= {'length': found.length, 'protocol': protocol, 'positions': enc.traits.positions}
+          named['left_out'] = ', '.join(encodings.left_out(found.spec, trained))
           one_row = not score.over_devices(count)
           named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
           rows.append(named | result.row(subject, found) | (extra or {}))

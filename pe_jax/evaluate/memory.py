@@ -37,8 +37,20 @@ def available():
   return None if jax.default_backend() != 'cpu' else of_machine()
 
 
+def check_bytes(need, what):
+  """Refuses arrays that need more memory than there is. `what`: the field, and what takes so much, for the sentence."""
+  have = available()
+  if have is not None and need > have:
+    raise ConfigError(f'{what} take {need / 1e9:.1f} GB, and {have / 1e9:.1f} GB are free here (ask for fewer tokens, or fewer at once)')
+
+
 def of_machine():
-  """Bytes that the system can give without swapping."""
+  """Bytes that the system can give to this process without swapping: what is free, or what is left of its group's limit if that is less."""
+  told = [found for found in (_free(), *(_left(folder) for folder in groups())) if found is not None]
+  return min(told) if told else None
+
+
+def _free():
   try:
     told = dict(line.split(':') for line in pathlib.Path('/proc/meminfo').read_text(encoding='utf-8').splitlines() if ':' in line)
     return int(told['MemAvailable'].split()[0]) * 1024
@@ -48,3 +60,35 @@ def of_machine():
     return os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   except (AttributeError, ValueError, OSError):
     return None
+
+
+def groups(told=pathlib.Path('/proc/self/cgroup'), root=pathlib.Path('/sys/fs/cgroup')):
+  """Folders of the control groups that limit this process's memory, its own and those around it; containers have them."""
+  try:
+    lines = [line.split(':', 2) for line in told.read_text(encoding='utf-8').splitlines()]
+  except (OSError, ValueError):
+    return []
+  found = []
+  for _, controllers, path in lines:
+    if controllers and 'memory' not in controllers.split(','):
+      continue
+    top = root / 'memory' if controllers else root
+    # Inside a container the path can be one of the host's, of which only the top is seen.
+    inner = top / path.lstrip('/')
+    found += [inner, *(parent for parent in inner.parents if parent.is_relative_to(top))]
+  return list(dict.fromkeys(found))
+
+
+def _left(folder):
+  """Bytes that a group may still take, None where it has no limit; cached files that nobody uses are given back when needed."""
+  for limit, used, idle in (
+    ('memory.max', 'memory.current', 'inactive_file'),
+    ('memory.limit_in_bytes', 'memory.usage_in_bytes', 'total_inactive_file'),
+  ):
+    try:
+      most, taken = (int((folder / name).read_text()) for name in (limit, used))
+      given_back = dict(line.split() for line in (folder / 'memory.stat').read_text().splitlines())
+      return max(0, most - taken + int(given_back.get(idle, 0)))
+    except (OSError, ValueError):  # not there, or 'max'
+      continue
+  return None

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 from pe_jax import attention, decode, hosts, model, parallel, prompts, tasks
 from pe_jax import loss as losses
 from pe_jax.encodings.base import Where
-from pe_jax.evaluate import score
+from pe_jax.evaluate import memory, score
 from pe_jax.evaluate.result import Measured, targets
 from pe_jax.statistics.proportions import wilson
 from pe_jax.tasks import batches, samples
@@ -69,7 +69,11 @@ def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
 
   read, parts = jax.jit(parallel.within(grid, read)), []
   for n, part in enumerate(rows.batches(size)):
-    parts.append(hosts.fetch(read(params, hosts.place(score.as_batch(part, n * size), split))))
+    batch = hosts.place(score.as_batch(part, n * size), split)
+    if not parts:  # all batches have one shape
+      read = read.lower(params, batch).compile()
+      memory.check(read, rows.tokens_BT.shape[1])
+    parts.append(hosts.fetch(read(params, batch)))
     advance(part.tokens_BT.size)
   nll_BT, right_BT = (np.concatenate(column)[: len(rows)] for column in zip(*parts))
   return nll_BT.astype(np.float64), right_BT

@@ -8,7 +8,7 @@ number of tokens that the model is fed, BOS included, of text and of tasks alike
 
 import importlib
 
-from pe_jax import evaluate, hosts, metrics, progress, remote
+from pe_jax import encodings, evaluate, hosts, metrics, progress, remote
 from pe_jax.config import did_you_mean
 from pe_jax.errors import ConfigError
 from pe_jax.evaluate import result
@@ -58,6 +58,7 @@ def probe(subject, lengths, specs=None, wanted=(), extra=None, options=None):
         bar.advance(0, f'{name} {spec}')
         for found in load(name).measure(subject, spec, lengths, options):
           named = {'probe': name, 'encoding': found['encoding'], 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
+          named['left_out'] = ', '.join(encodings.left_out(spec, trained))
           rows.append(named | {'length': found['length']} | common | found)
           bar.advance(0, f'{name} {spec} {found["length"]}')
         bar.advance(1, f'{name} {spec}')

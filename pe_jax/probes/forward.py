@@ -9,11 +9,19 @@ from jax.sharding import PartitionSpec as P
 from pe_jax import attention, hosts, loss, model, parallel
 from pe_jax import cache as kv
 from pe_jax.encodings.base import Where
-from pe_jax.evaluate import score
+from pe_jax.evaluate import memory, score
 
 
 def reader(subject, enc, read):
-  """(tokens_BT, row_B=None) -> what read(config, params, tokens_BT, where) gives for all rows: arrays with the axis B in front, as numpy.
+  """(tokens_BT, row_B=None) -> what `batches` gives of all rows at once. For what is small."""
+  parts = batches(subject, enc, read)
+  return lambda tokens_BT, row_B=None: jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts(tokens_BT, row_B))
+
+
+def batches(subject, enc, read):
+  """(tokens_BT, row_B=None) -> an iterator of what read(config, params, tokens_BT, where) gives for one batch of rows after the other.
+
+  That is arrays with the axis B in front, as numpy. A batch that needs more memory than there is is refused.
 
   Args:
     subject: whose parameters are read.
@@ -31,17 +39,24 @@ def reader(subject, enc, read):
     where = enc.placed(Where.forward(pos_BT, jnp.ones_like(tokens_BT), config.model.causal, single=True), row_B)
     return read(config, params, tokens_BT, where)
 
-  run = jax.jit(parallel.within(grid, run))
+  run, programs = jax.jit(parallel.within(grid, run)), {}
+
+  def program(batch):
+    shape = batch[0].shape
+    if shape not in programs:
+      programs[shape] = run.lower(params, *batch).compile()
+      memory.check(programs[shape], shape[1])
+    return programs[shape]
 
   def go(tokens_BT, row_B=None):
     count, length = tokens_BT.shape
     size = -(-max(1, min(score.TOKENS_A_BATCH // length, count)) // grid.size) * grid.size
-    row_B, parts = np.arange(count) if row_B is None else np.asarray(row_B), []
+    row_B = np.arange(count) if row_B is None else np.asarray(row_B)
     for start in range(0, count, size):
       index = np.minimum(np.arange(start, start + size), count - 1)  # the last batch ends with its last row again and again
       batch = hosts.place((tokens_BT[index].astype(np.int32), row_B[index].astype(np.int32)), split)
-      parts.append(hosts.fetch(run(params, *batch)))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
+      found, real = hosts.fetch(program(batch)(params, *batch)), min(size, count - start)
+      yield jax.tree.map(lambda leaf, real=real: np.asarray(leaf)[:real], found)
 
   return go
 
@@ -91,6 +106,11 @@ def continuations(subject, enc, ids_VS):
   return lambda prompt_BT: read(np.pad(prompt_BT, ((0, 0), (0, count - 1))))
 
 
-def logits(subject, enc):
-  """(tokens_BT, row_B=None) -> logits, float32 (B, T, V)."""
-  return reader(subject, enc, lambda config, params, tokens_BT, where: model.apply(config, enc, params, tokens_BT, where))
+def logits(subject, enc, last=0):
+  """(tokens_BT, row_B=None) -> logits after each of the last `last` tokens, after all if it is 0, float32 (B, last, V)."""
+
+  def read(config, params, tokens_BT, where):
+    x_BTD, _ = model.hidden(config, enc, params, tokens_BT, where)
+    return loss.logits(x_BTD[:, -last:], *model.head(config, params))
+
+  return reader(subject, enc, read)

@@ -1,12 +1,11 @@
 """Leak: does a token know what comes after it? It must not, to the last bit.
 
-At a quarter, half and three quarters of the text and before its last token, all tokens from there on are replaced, and the logits before
-must be exactly what they were; and the attention of queries to keys after them must be exactly 0. A mask that was left out or turned round
-in training shows nowhere else but in a loss that is too good: with `floor`, nats a token that no honest model can be below (a task's
-entropy, a larger model's loss), a loss of less than nine tenths of it is flagged.
+At a quarter, half and three quarters of the text and before its last token, all tokens from there on are replaced, and the last hidden
+states before, which are all that logits are made of, must be exactly what they were; and the attention of queries to keys after them must
+be exactly 0. A mask that was left out or turned round in training shows nowhere else but in a loss that is too good: with `floor`, nats a
+token that no honest model can be below (a task's entropy, a larger model's loss), a loss of less than nine tenths of it is flagged.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -25,11 +24,10 @@ def measure(subject, spec, lengths, options):
     tokens_BT, rng = text_of[length], np.random.default_rng([options.seed, length])
     # One call for each text, so that a row has the same place in its batch: matrix products of other shapes may round otherwise.
     read, size = forward.reader(subject, enc, seen(enc, length)), subject.config.model.vocab_size
-    plain_BTV, ahead_B, total_B = read(tokens_BT)
+    plain_BTD, nll_BT, ahead_B, total_B = read(tokens_BT)
     cuts = sorted({length // 4, length // 2, 3 * length // 4, length - 1} - {0})
-    differences = [float(np.abs(read(replaced(tokens_BT, cut, size, rng))[0][:, :cut] - plain_BTV[:, :cut]).max()) for cut in cuts]
-    log_p_BTV = jax.nn.log_softmax(jnp.asarray(plain_BTV[:, :-1]))
-    nll = -float(np.take_along_axis(np.asarray(log_p_BTV), tokens_BT[:, 1:, None], axis=2).mean(dtype=np.float64))
+    differences = [float(np.abs(read(replaced(tokens_BT, cut, size, rng))[0][:, :cut] - plain_BTD[:, :cut]).max()) for cut in cuts]
+    nll = float(nll_BT[:, :-1].mean(dtype=np.float64))
     yield {
       'length': length,
       'encoding': name,
@@ -54,7 +52,9 @@ def replaced(tokens_BT, cut, vocab_size, rng):
 
 
 def seen(enc, length):
-  """A reader for `forward.reader`: logits, and of some queries in the middle the largest weight of a key after them and the largest sum."""
+  """A reader for `forward.reader`: last hidden states, - log p of each next token (of the last position none), and of some queries in the
+  middle the largest weight of a key after them and the largest sum.
+  """
   start = max(0, length // 2 - QUERIES)
   queries = min(QUERIES, length - start)
 
@@ -64,6 +64,7 @@ def seen(enc, length):
     weights = attention.rows(config, enc, params, where, given, start, queries)
     numbers = [(jnp.max(w, axis=(1, 2, 3), where=ahead_TS[None, None], initial=0.0), w.sum(-1).max((1, 2))) for w in weights]
     ahead_B, total_B = (jnp.stack(column).max(0) for column in zip(*numbers))
-    return loss.logits(x_NBTD[-1], *model.head(config, params)), ahead_B, total_B
+    nll_BT = loss.each(x_NBTD[-1], *model.head(config, params), jnp.roll(tokens_BT, -1, axis=1))
+    return x_NBTD[-1], nll_BT, ahead_B, total_B
 
   return read

@@ -18,6 +18,8 @@ from pe_jax.errors import DataError
 from pe_jax.probes import forward, text
 
 RIDGE = 1e-3  # of the mean variance of a feature
+# What is summed over tokens is z z^T of z = (1, position, ln(1 + position), x): all that fits and tests need, of texts of any length.
+POSITION, LOG_POSITION, FEATURES = 1, 2, slice(3, None)
 
 
 def measure(subject, spec, lengths, options):
@@ -27,14 +29,15 @@ def measure(subject, spec, lengths, options):
     enc, name = forward.at(subject, spec, length)
     text_of, document_B = text.ends(subject, [length], max(2, options.segments), options.seed)
     fitted_B = halves(document_B)
-    x_BNTD = forward.reader(subject, enc, residual(enc))(text_of[length])
-    position = np.arange(length, dtype=np.float64)
-    layers = []
-    for n in range(x_BNTD.shape[1]):
-      x_BTD, row = x_BNTD[:, n].astype(np.float64), {'layer': n}
-      for what, y_T in (('position', position), ('log_position', np.log1p(position))):
-        row[what] = read_out(x_BTD, y_T, fitted_B, train)
-      layers.append(row)
+    row_B, layer_N = iter(fitted_B), None
+    for x_BNTD in forward.batches(subject, enc, residual(enc))(text_of[length]):
+      layer_N = layer_N or [sums(length, train, x_BNTD.shape[3]) for _ in range(x_BNTD.shape[1])]
+      for x_NTD, fitted in zip(x_BNTD, row_B):
+        for layer, x_TD in zip(layer_N, x_NTD):
+          add(layer, x_TD, fitted)
+    layers = [
+      {'layer': n, 'position': read_out(layer, POSITION), 'log_position': read_out(layer, LOG_POSITION)} for n, layer in enumerate(layer_N)
+    ]
     documents = int(document_B.max()) + 1
     yield {'length': length, 'encoding': name, 'texts': len(document_B), 'documents': documents, 'ridge': RIDGE, 'layers': layers}
 
@@ -51,29 +54,41 @@ def halves(document_B):
   return (document_B if document_B.max() else np.arange(len(document_B))) % 2 == 0
 
 
-def read_out(x_BTD, y_T, fitted_B, train):
-  """{'inside', 'beyond', 'extrapolated'} R^2; the last two only for texts that are longer than the training length."""
-  parts = {'inside': (slice(0, train), slice(0, train))}
-  if len(y_T) > train + 1:
-    parts |= {'beyond': (slice(train, None), slice(train, None)), 'extrapolated': (slice(0, train), slice(train, None))}
-  width, out = x_BTD.shape[2], {}
-  for name, (fit, test) in parts.items():
-    known = x_BTD[fitted_B][:, fit].reshape(-1, width), np.tile(y_T[fit], fitted_B.sum())
-    asked = x_BTD[~fitted_B][:, test].reshape(-1, width), np.tile(y_T[test], (~fitted_B).sum())
-    out[name] = r_squared(asked[1], ridge(*known)(asked[0]))
-  return out
+def sums(length, train, width):
+  """{(whether fitted or tested, first position, end): sums of z z^T, all 0}; beyond the training length only where texts are longer."""
+  parts = [(0, min(train, length)), *([(train, length)] if length > train + 1 else [])]
+  return {(fitted, *part): np.zeros((width + 3, width + 3)) for fitted in (True, False) for part in parts}
 
 
-def ridge(x_ND, y_N):
-  """A function x -> y: argmin |y - x w - c|^2 / N + RIDGE mean(var x) |w|^2, the constant c free."""
-  mean_D, mean = x_ND.mean(0), y_N.mean()
-  x_ND = x_ND - mean_D
-  cov_DD = x_ND.T @ x_ND / len(x_ND)
+def add(layer, x_TD, fitted):
+  """Adds a text's tokens to the sums of a layer."""
+  position_T = np.arange(len(x_TD), dtype=np.float64)
+  z_TZ = np.concatenate([np.stack([np.ones_like(position_T), position_T, np.log1p(position_T)], axis=1), x_TD.astype(np.float64)], axis=1)
+  for (of_fitted, start, end), sum_ZZ in layer.items():
+    if of_fitted == fitted:
+      sum_ZZ += z_TZ[start:end].T @ z_TZ[start:end]
+
+
+def read_out(layer, target):
+  """{'inside', 'beyond', 'extrapolated'} R^2 of POSITION or LOG_POSITION; the last two where the sums go beyond the training length."""
+  fitted, tested = ([sum_ZZ for (of_fitted, *_), sum_ZZ in layer.items() if of_fitted == wanted] for wanted in (True, False))
+  pairs = {'inside': (0, 0), 'beyond': (-1, -1), 'extrapolated': (0, -1)} if len(fitted) > 1 else {'inside': (0, 0)}
+  return {name: r_squared(tested[test], ridge(fitted[fit], target), target) for name, (fit, test) in pairs.items()}
+
+
+def ridge(sum_ZZ, target):
+  """w with w z for the guess of y: argmin |y - x w - c|^2 / N + RIDGE mean(var x) |w|^2, the constant c free."""
+  mean_Z = sum_ZZ[0] / sum_ZZ[0, 0]
+  cov_ZZ = sum_ZZ / sum_ZZ[0, 0] - np.outer(mean_Z, mean_Z)
+  cov_DD, w_Z = cov_ZZ[FEATURES, FEATURES], np.zeros_like(mean_Z)
   small = RIDGE * np.trace(cov_DD) / len(cov_DD) + 1e-30
-  w_D = np.linalg.solve(cov_DD + small * np.eye(len(cov_DD)), x_ND.T @ (y_N - mean) / len(x_ND))
-  return lambda x: (x - mean_D) @ w_D + mean
+  w_Z[FEATURES] = np.linalg.solve(cov_DD + small * np.eye(len(cov_DD)), cov_ZZ[FEATURES, target])
+  w_Z[0] = mean_Z[target] - mean_Z[FEATURES] @ w_Z[FEATURES]
+  return w_Z
 
 
-def r_squared(y_N, guess_N):
+def r_squared(sum_ZZ, w_Z, target):
   """1 - residual sum of squares / total sum of squares."""
-  return float(1 - ((y_N - guess_N) ** 2).sum() / ((y_N - y_N.mean()) ** 2).sum())
+  error_Z = w_Z.copy()
+  error_Z[target] -= 1
+  return float(1 - error_Z @ sum_ZZ @ error_Z / (sum_ZZ[target, target] - sum_ZZ[0, target] ** 2 / sum_ZZ[0, 0]))

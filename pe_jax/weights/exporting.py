@@ -31,17 +31,20 @@ def run(run, folder):
     raise WriteError(f'{folder}: is not an empty folder (choose another one)')
   family, keys = chosen(run.config)
   tensors = tensors_of(family, run.config, run.params)
-  special = tokenizer(run.config.data.tokenizer, folder) | _stops(run.workdir)
+  card = _card(run.workdir)
+  special = tokenizer(run.config.data.tokenizer, folder) | {name: card.get(name) for name in ('eos_token_id', 'pad_token_id')}
   with workdir_lib.writing(folder / SINGLE):
     _safetensors().save_file(tensors, folder / SINGLE, metadata={'format': 'pt'})
+  if card.get('generation'):
+    workdir_lib.write(folder / 'generation_config.json', json.dumps(card['generation'], indent=2) + '\n')
   workdir_lib.write(folder / 'config.json', json.dumps({**keys, **special}, indent=2) + '\n')
   return family.model_type
 
 
-def _stops(workdir):
-  """The tokens that end a text, which only an imported run knows of."""
+def _card(workdir):
+  """What an imported run knows of its source: the tokens that end and fill a text, and how it is continued."""
   card = pathlib.Path(workdir) / 'card.json'
-  return {'eos_token_id': json.loads(card.read_text()).get('eos_token_id') if card.is_file() else None}
+  return json.loads(card.read_text()) if card.is_file() else {}
 
 
 def chosen(config):
@@ -98,15 +101,18 @@ def _safetensors():
 
 
 def tokenizer(name, folder):
-  """Writes the tokenizer's files; returns what config.json says of it: {bos_token_id}."""
+  """Writes the tokenizer's files, special tokens and chat template as the source had them; gives config.json's {bos_token_id}."""
   made = tokenizer_lib.make(name)
+  own = name == 'bytes' or name.startswith(tokenizer_lib.TASK)
+  told = ({'bos_token': vocabulary.BOS} if name == 'bytes' else {}) if own else vocabulary.told(pathlib.Path(name).parent)
   with workdir_lib.writing(folder / 'tokenizer_config.json'):
     if name == 'bytes':
       vocabulary.of_bytes(folder)
-    elif not name.startswith(tokenizer_lib.TASK):
+    elif not own:
       shutil.copyfile(name, folder / f'tokenizer{pathlib.Path(name).suffix}')
   if (folder / 'tokenizer.json').is_file():
-    told = {'tokenizer_class': 'PreTrainedTokenizerFast'}
-    told |= {'bos_token': vocabulary.BOS} if name == 'bytes' else {}
+    # The class that takes tokenizer.json as it is; that of a model type can cut text in its own way.
+    told = {'tokenizer_class': 'PreTrainedTokenizerFast', **told}
+  if told:
     workdir_lib.write(folder / 'tokenizer_config.json', json.dumps(told, indent=2) + '\n')
   return {'bos_token_id': made.bos}

@@ -7,6 +7,7 @@ settings.
 
 import dataclasses
 import functools
+import math
 import pathlib
 
 import numpy as np
@@ -27,12 +28,20 @@ SIZES = {
   'hidden_size': 'embedding_length', 'num_hidden_layers': 'block_count', 'num_attention_heads': 'attention.head_count',
   'intermediate_size': 'feed_forward_length', 'max_position_embeddings': 'context_length',
 }  # fmt: skip
-# {key there: key of rope_parameters}; others under rope. are refused. The last ones say nothing about frequencies.
+# {key there: key of rope_parameters}. The last ones say nothing about frequencies.
 ROPE = {
   'rope.freq_base': 'rope_theta', 'rope.scaling.factor': 'factor', 'rope.scaling.original_context_length': ORIGINAL,
   'rope.scaling.attn_factor': 'attention_factor', 'rope.scaling.yarn_beta_fast': 'beta_fast', 'rope.scaling.yarn_beta_slow': 'beta_slow',
   'rope.scaling.type': 'rope_type', 'rope.dimension_count': None, 'rope.scaling.finetuned': None,
 }  # fmt: skip
+# What else of an architecture is read, and what says nothing about the logits of a text. Any other key is refused: what it changes would
+# show in nothing but a worse loss, as OLMo 3's windows, which are in files of OLMo 2's architecture.
+READ = (
+  *SIZES.values(), 'attention.head_count_kv', 'attention.key_length', 'attention.value_length', 'attention.layer_norm_rms_epsilon',
+  'attention.causal', 'expert_count',
+)  # fmt: skip
+SILENT = ('vocab_size', 'expert_used_count', 'tensor_data_layout', 'pooling_type')
+NONE = {'attention.sliding_window': 0, 'attention.clamp_kqv': 0.0, 'attention.max_alibi_bias': 0.0}  # read where they say nothing
 FREQUENCIES = 'rope_freqs.weight'
 
 
@@ -58,6 +67,10 @@ class GgufFile:
     wanted = {names.get_name(e.tensor, try_suffixes=('.weight', '.bias')): e.tensor for e in family.entries(m)}
     permuted = ARCHITECTURES[arch][1]
     return {wanted.get(name, name): self._tensor(wanted.get(name, name), t, m if permuted else None) for name, t in stored.items()}
+
+  def generation(self):
+    """A GGUF file says nothing of generation that transformers would read."""
+    return {}
 
   def _tensor(self, name, tensor, m):
     shape = tuple(int(n) for n in reversed(tensor.shape))
@@ -114,6 +127,7 @@ def _config(path, reader):
     raise ConfigError(f'{path}: architecture {arch!r} cannot be imported from GGUF (these can: {", ".join(ARCHITECTURES)})')
   if value(reader, f'{arch}.expert_count', 0):
     raise ConfigError(f'{path}: {arch}.expert_count={value(reader, f"{arch}.expert_count")}: a mixture of experts cannot be imported')
+  _check_keys(path, reader, arch)
   given = {'model_type': ARCHITECTURES[arch][0]}
   for theirs, ours in SIZES.items():
     given[theirs] = value(reader, f'{arch}.{ours}')
@@ -130,29 +144,53 @@ def _config(path, reader):
     'mlp_bias': 'blk.0.ffn_up.bias' in tensors,
     'rope_parameters': _rope(path, reader, arch, tensors),
     'eos_token_id': value(reader, 'tokenizer.ggml.eos_token_id'),
+    'pad_token_id': value(reader, 'tokenizer.ggml.padding_token_id'),
   }
   if 'token_embd.weight' not in tensors:
     raise DataError(f'{path}: it has no token_embd.weight')
   given['vocab_size'] = int(tensors['token_embd.weight'].shape[1])
+  of_values = value(reader, f'{arch}.attention.value_length', given['head_dim'])
+  if of_values != given['head_dim']:
+    raise ConfigError(f'{path}: {arch}.attention.value_length={of_values} beside keys of {given["head_dim"]} cannot be imported')
   turning = value(reader, f'{arch}.rope.dimension_count', given['head_dim'])
   if turning != given['head_dim']:
     raise ConfigError(f'{path}: {arch}.rope.dimension_count={turning} of heads of {given["head_dim"]} cannot be imported')
   return given
 
 
+def _check_keys(path, reader, arch):
+  """Refuses keys of the architecture that are not known, or that say what is not done here."""
+  for key in reader.fields:
+    ours = key.removeprefix(f'{arch}.')
+    if ours == key or ours in (*ROPE, *READ, *SILENT) or (ours in NONE and value(reader, key) == NONE[ours]):
+      continue
+    raise ConfigError(
+      f"{path}: the key '{key}' is not known, and may change what is computed (known: {', '.join((*ROPE, *READ, *SILENT))}; "
+      'import the Hugging Face folder of the model)'
+    )
+  if not value(reader, f'{arch}.attention.causal', True):
+    raise ConfigError(f'{path}: {arch}.attention.causal=False: a model that sees the future cannot be imported')
+
+
 def _rope(path, reader, arch, tensors):
-  """`rope_parameters`; keys under rope. that are not known are refused."""
+  """`rope_parameters`."""
   fields = {}
   for key in reader.fields:
     ours = key.removeprefix(f'{arch}.')
-    if ours.startswith('rope.') and ours not in ROPE:
-      raise ConfigError(f"{path}: the key '{key}' is not known (known: {', '.join(ROPE)})")
     if ROPE.get(ours):
       found = value(reader, key)
       fields[ROPE[ours]] = _decimal(found) if isinstance(found, float) else found
-  kind = fields.pop('rope_type', 'none')
+  # llama.cpp takes a factor without a type as linear, and a factor of 0 as 1.
+  kind = fields.pop('rope_type', 'linear' if fields.get('factor', 0) not in (0, 1) else 'none')
   if kind not in ('none', 'linear', 'yarn'):
     raise ConfigError(f'{path}: {arch}.rope.scaling.type={kind!r} cannot be imported (these can: none, linear, yarn)')
+  of_scores = fields.pop('attention_factor', 1.0)
+  if of_scores != 1 and kind != 'yarn':
+    raise ConfigError(
+      f'{path}: {arch}.rope.scaling.attn_factor={of_scores:g} without rope.scaling.type=yarn cannot be imported (only 1 can)'
+    )
+  if of_scores != 1:  # in llama.cpp it is a factor beside YaRN's own, in transformers it takes the place of that
+    fields['attention_factor'] = of_scores * (1 + 0.1 * math.log(max(1.0, fields.get('factor', 1.0))))
   if kind == 'none':
     fields = {name: found for name, found in fields.items() if name == 'rope_theta'}
   if FREQUENCIES in tensors:

@@ -1,4 +1,7 @@
-"""A Hugging Face folder: config.json and tensors in safetensors files, one or several. Nothing but data is read; pickles are refused."""
+"""A Hugging Face folder: config.json and tensors in safetensors files, one or several; nothing but data is read.
+
+Pickles are refused unless they are allowed, and then read by pickled.py, which runs nothing that they name.
+"""
 
 import dataclasses
 import json
@@ -9,6 +12,7 @@ import numpy as np
 from pe_jax.errors import ConfigError, DataError
 
 SINGLE, INDEX = 'model.safetensors', 'model.safetensors.index.json'
+PICKLED, PICKLED_INDEX = 'pytorch_model.bin', 'pytorch_model.bin.index.json'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,35 +43,54 @@ class Folder:
   """Attributes:
   path: the folder.
   given: its config.json.
+  allow_pickle: whether pytorch_model.bin may be read where there is no safetensors file.
   """
 
   path: pathlib.Path
   given: dict
+  allow_pickle: bool = False
 
   def tensors(self, family, m):
     """{name: Tensor} of all files."""
     del family, m
     opened = {}
     for file in self.files():
-      opened |= _tensors(file)
-    index = self.path / INDEX
+      opened |= _pickled(file) if file.suffix == '.bin' else _tensors(file)
+    index = self.index()
     promised = read_json(index).get('weight_map', {}) if index.is_file() else {}
     if missing := sorted(promised.keys() - opened.keys()):
-      raise DataError(f'{self.path}: {INDEX} promises {missing[0]} in {promised[missing[0]]}, which does not have it (copy the file again)')
+      raise DataError(
+        f'{self.path}: {index.name} promises {missing[0]} in {promised[missing[0]]}, which does not have it (copy the file again)'
+      )
     return opened
+
+  def generation(self):
+    """Its generation_config.json: which tokens end a text, among others."""
+    file = self.path / 'generation_config.json'
+    return read_json(file) if file.is_file() else {}
+
+  def index(self):
+    """The file that says which file has which tensor, where there are several."""
+    index = self.path / INDEX
+    return self.path / PICKLED_INDEX if self.allow_pickle and not index.is_file() and not self._safe() else index
+
+  def _safe(self):
+    single = self.path / SINGLE
+    return [single] if single.is_file() else sorted(self.path.glob('*.safetensors'))
 
   def files(self):
     """The files with tensors, all of which are there."""
-    index = self.path / INDEX
+    index = self.index()
     if not index.is_file():
-      single = self.path / SINGLE
-      found = [single] if single.is_file() else sorted(self.path.glob('*.safetensors'))
-      if found:
+      if found := self._safe():
         return found
+      if self.allow_pickle and (self.path / PICKLED).is_file():
+        return [self.path / PICKLED]
       pickled = sorted(p.name for kind in ('*.bin', '*.pt', '*.pth', '*.ckpt') for p in self.path.glob(kind))
       if pickled:
         raise ConfigError(
-          f'{self.path}: its weights are in {pickled[0]}, a pickle, which can run any code when it is read (save the model as safetensors)'
+          f'{self.path}: its weights are in {pickled[0]}, a pickle, which can run any code when it is read (save the model as safetensors; '
+          f'{PICKLED} is read with --allow_pickle, by a reader that runs nothing)'
         )
       raise DataError(f'{self.path}: no .safetensors file there')
     names = sorted(set(read_json(index).get('weight_map', {}).values()))
@@ -77,7 +100,7 @@ class Folder:
     return [self.path / name for name in names]
 
 
-def open_folder(path):
+def open_folder(path, allow_pickle=False):
   """The Folder."""
   path = pathlib.Path(path)
   file = path / 'config.json'
@@ -86,7 +109,7 @@ def open_folder(path):
   given = read_json(file)
   if given.get('quantization_config'):
     raise ConfigError(f'{file}: quantization_config: packed weights cannot be read (give the model before it was quantised, or as GGUF)')
-  return Folder(path, given)
+  return Folder(path, given, allow_pickle)
 
 
 def read_json(path):
@@ -98,6 +121,12 @@ def read_json(path):
   if not isinstance(found, dict):
     raise DataError(f'{path}: an object is wanted, not {type(found).__name__}')
   return found
+
+
+def _pickled(path):
+  from pe_jax.weights import pickled  # made of this module's Tensor
+
+  return pickled.tensors(path)
 
 
 def _tensors(path):

@@ -24,7 +24,7 @@ from pe_jax.errors import ConfigError, DataError
 from pe_jax.weights import families, gguf_file, hf_folder, positions, vocabulary
 
 
-def run(source, workdir, *, train_length=0, tokenizer='', encoding=''):
+def run(source, workdir, *, train_length=0, tokenizer='', encoding='', allow_pickle=False):
   """Imports a folder or a .gguf file into a workdir and returns the card.
 
   Args:
@@ -33,8 +33,9 @@ def run(source, workdir, *, train_length=0, tokenizer='', encoding=''):
     train_length: positions that the model was trained at; 0: as the source says.
     tokenizer: 'bytes' or the path of one; '': the source's own.
     encoding: how positions are read, where config.json is to be overruled; '': as it says.
+    allow_pickle: whether pytorch_model.bin may be read where there is no safetensors file.
   """
-  opened = opened_source(source)
+  opened = opened_source(source, allow_pickle)
   with tempfile.TemporaryDirectory() as scratch:
     path = _tokenizer(opened, pathlib.Path(scratch) / 'tokenizer', tokenizer)
     config, declaration = config_of(opened.given, path, train_length, encoding)
@@ -49,8 +50,10 @@ def run(source, workdir, *, train_length=0, tokenizer='', encoding=''):
     with workdir_lib.locked(workdir) as folder:
       workdir_lib.check_config(workdir, config)
       if path != 'bytes':
-        with workdir_lib.writing(pathlib.Path(final)):
-          shutil.copyfile(path, final)
+        for file in sorted(pathlib.Path(path).parent.iterdir()):
+          copy = pathlib.Path(final).with_name(file.name)
+          with workdir_lib.writing(copy):
+            shutil.copyfile(file, copy)
       _write(folder, config, params, card)
   return card
 
@@ -66,11 +69,11 @@ def _write(folder, config, params, card):
   workdir_lib.write_json(folder / 'DONE', {'step': 0, 'validation_loss': None, 'params_sha256': card['params_sha256']})
 
 
-def opened_source(source):
+def opened_source(source, allow_pickle=False):
   """An `hf_folder.Folder` or a `gguf_file.GgufFile`."""
   path = pathlib.Path(source).expanduser()
   if path.is_dir():
-    return hf_folder.open_folder(path)
+    return hf_folder.open_folder(path, allow_pickle)
   if path.suffix == '.gguf' and path.is_file():
     return gguf_file.open_file(path)
   raise DataError(f'{source}: there is no such folder or .gguf file (a Hugging Face folder is wanted, or a GGUF file)')
@@ -81,7 +84,7 @@ def _tokenizer(opened, folder, wanted):
     return vocabulary.of_given(wanted, folder)
   if isinstance(opened, gguf_file.GgufFile):
     return vocabulary.of_gguf(opened.reader, opened.path, folder)
-  return vocabulary.of_folder(opened.path, folder)
+  return vocabulary.of_folder(opened.path, folder, opened.given.get('model_type'))
 
 
 def config_of(given, tokenizer='bytes', train_length=0, encoding=''):
@@ -221,6 +224,8 @@ def _card(source, opened, declaration, config, params, kinds):
     'vocab_size': config.model.vocab_size,
     'tokenizer': config.data.tokenizer,
     'eos_token_id': opened.given.get('eos_token_id'),
+    'pad_token_id': opened.given.get('pad_token_id'),
+    'generation': opened.generation(),
     'notes': list(declaration.notes),
     'params_sha256': fingerprint.digest(params),
   }

@@ -3,15 +3,27 @@
 A GGUF vocabulary becomes a tokenizer.json: byte-level BPE from its merges, or sentencepiece's BPE, whose merges are its pairs in the order
 of their scores. How text is cut before merging is a name there (`tokenizer.ggml.pre`), and an unknown name is refused: a text cut otherwise
 becomes other tokens, which shows in nothing but a worse loss.
+
+Beside it stands a tokenizer_config.json with what the source says of special tokens and the chat template, which export gives back.
 """
 
+import json
 import pathlib
 import shutil
 
 from pe_jax.errors import ConfigError, DataError
 from pe_jax.weights.gguf_file import value
+from pe_jax.weights.hf_folder import read_json
 
 FILES = ('tokenizer.json', 'tokenizer.model')
+TOLD, TEMPLATE = 'tokenizer_config.json', 'chat_template.jinja'
+# What is kept of it: nothing that would change how text is cut, which tokenizer.json says.
+TOKENS = ('bos', 'eos', 'unk', 'pad', 'sep', 'cls', 'mask')
+KEPT = (
+  *(f'{name}_token' for name in TOKENS), 'additional_special_tokens', 'extra_special_tokens', 'chat_template', 'model_max_length',
+  'padding_side', 'truncation_side', 'clean_up_tokenization_spaces',
+)  # fmt: skip
+OF_GGUF = {'bos': 'bos', 'eos': 'eos', 'unk': 'unknown', 'pad': 'padding', 'sep': 'seperator', 'cls': 'cls', 'mask': 'mask'}  # its spelling
 LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 # {tokenizer.ggml.pre: the pattern of pieces, '' GPT-2's own, 'digits' GPT-2's with every digit alone}
 CUTS = {
@@ -23,18 +35,27 @@ CUTS = {
   'dbrx': LETTERS.replace('DIGITS', '{1,3}'),
   'qwen2': LETTERS.replace('DIGITS', ''),
 }
+# llama.cpp takes a piece that is a token as it is, whatever its merges make of it, and begins with BOS unless the file says otherwise.
+WHOLE_PIECES = ('llama-bpe',)
+AS_GPT2 = ('gpt2', 'gptj')  # model types whose vocab.json with merges.txt is cut as GPT-2's
 BOS = '<s>'  # of bytes
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # tokenizer.ggml.token_type
 
 
-def of_folder(source, folder):
-  """The path of the tokenizer, copied from a Hugging Face folder."""
+def of_folder(source, folder, model_type):
+  """The path of the tokenizer, copied from a Hugging Face folder. How vocab.json and merges.txt are cut is known of some model types."""
   folder.mkdir(parents=True, exist_ok=True)
+  _keep(told(source), folder)
   for name in FILES:
     if (source / name).is_file():
       return str(shutil.copyfile(source / name, folder / name))
   vocabulary, merges = source / 'vocab.json', source / 'merges.txt'
   if vocabulary.is_file() and merges.is_file():
+    if model_type not in AS_GPT2:
+      raise ConfigError(
+        f'{source}: vocab.json and merges.txt do not say how a {model_type} cuts text before merging (known of {", ".join(AS_GPT2)}); '
+        'put its tokenizer.json there (as AutoTokenizer.from_pretrained(…).save_pretrained(…) writes it), or name one with --tokenizer=PATH'
+      )
     models = _library().models
     try:
       model = models.BPE.from_file(str(vocabulary), str(merges))
@@ -55,7 +76,30 @@ def of_given(path, folder):
   if not path.is_file() or path.suffix not in ('.json', '.model'):
     raise ConfigError(f"--tokenizer: '{path}' is no tokenizer.json and no sentencepiece .model (or take 'bytes')")
   folder.mkdir(parents=True, exist_ok=True)
+  _keep(told(path.parent), folder)
   return str(shutil.copyfile(path, folder / f'tokenizer{path.suffix}'))
+
+
+def told(folder):
+  """{key: value} of KEPT that a folder says of its tokenizer, tokens by their text."""
+  found = {}
+  for name in ('special_tokens_map.json', TOLD):
+    given = read_json(folder / name) if (folder / name).is_file() else {}
+    found |= {key: _texts(given[key]) for key in KEPT if given.get(key) is not None}
+  template = folder / TEMPLATE
+  return found | ({'chat_template': template.read_text(encoding='utf-8')} if template.is_file() else {})
+
+
+def _texts(tokens):
+  """Tokens written as objects by their text, whatever else as it is."""
+  if isinstance(tokens, list):
+    return [_texts(token) for token in tokens]
+  return tokens['content'] if isinstance(tokens, dict) and 'content' in tokens else tokens
+
+
+def _keep(found, folder):
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / TOLD).write_text(json.dumps(found, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
 
 
 def of_gguf(reader, path, folder):
@@ -68,13 +112,22 @@ def of_gguf(reader, path, folder):
   special, added = [[t for t, k in zip(tokens, types) if k == wanted] for wanted in (CONTROL, USER_DEFINED)]
   tokenizer.add_special_tokens(special)
   tokenizer.add_tokens(added)
-  bos = value(reader, 'tokenizer.ggml.bos_token_id')
-  if bos is not None and value(reader, 'tokenizer.ggml.add_bos_token', kind == 'llama'):
+  bos = value(reader, 'tokenizer.ggml.bos_token_id', 1 if kind == 'llama' else None)  # 1 is sentencepiece's
+  if value(reader, 'tokenizer.ggml.add_bos_token', kind == 'llama' or value(reader, 'tokenizer.ggml.pre') in WHOLE_PIECES):
+    if bos is None or not 0 <= bos < len(tokens):
+      raise ConfigError(
+        f'{path}: texts begin with BOS, and tokenizer.ggml.bos_token_id={bos} is none of {len(tokens)} tokens; name a tokenizer with '
+        '--tokenizer=PATH'
+      )
     processors = _library().processors
     tokenizer.post_processor = processors.TemplateProcessing(single=f'{tokens[bos]} $A', special_tokens=[(tokens[bos], bos)])
   found = {token: tokenizer.token_to_id(token) for token in tokens}
   if wrong := [(n, t) for n, t in enumerate(tokens) if found[t] != n]:
     raise DataError(f'{path}: token {wrong[0][0]} of its vocabulary, {wrong[0][1]!r}, comes twice')
+  ids = {name: value(reader, f'tokenizer.ggml.{theirs}_token_id') for name, theirs in OF_GGUF.items()}
+  template = value(reader, 'tokenizer.chat_template')
+  special = {f'{name}_token': tokens[n] for name, n in ids.items() if n is not None and 0 <= n < len(tokens)}
+  _keep(special | ({'chat_template': template} if template else {}), folder)
   return _saved(tokenizer, folder)
 
 
@@ -101,11 +154,12 @@ def _library():
 
 def _merged(reader, path, tokens):
   """Byte-level BPE."""
-  cut = value(reader, 'tokenizer.ggml.pre', 'gpt-2')
+  cut = value(reader, 'tokenizer.ggml.pre')
   if cut not in CUTS:
     raise ConfigError(f'{path}: tokenizer.ggml.pre={cut!r} is not known (known: {", ".join(CUTS)}); name a tokenizer with --tokenizer=PATH')
   merges = [tuple(pair.split(' ', 1)) for pair in value(reader, 'tokenizer.ggml.merges', [])]
-  return _byte_level(_library().models.BPE({t: n for n, t in enumerate(tokens)}, merges), CUTS[cut])
+  ids = {t: n for n, t in enumerate(tokens)}
+  return _byte_level(_library().models.BPE(ids, merges, ignore_merges=cut in WHOLE_PIECES), CUTS[cut])
 
 
 def _byte_level(model, pattern):

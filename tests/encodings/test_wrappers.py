@@ -133,7 +133,18 @@ def test_maps_inside_a_mixture_take_the_factor_of_the_length():
 @pytest.mark.parametrize(
   ('asked', 'trained', 'read'),
   [
-    ('yarn(factor=8)', 'layers(rope(base=500000), nope)', 'yarn(factor=8, base=500000)'),
+    # A rotary encoding by itself stands where one stood, and what has encodings inside is read as it is written.
+    ('yarn(factor=8)', 'layers(rope(base=500000), nope)', 'layers(yarn(factor=8, base=500000), nope)'),
+    ('layers(yarn(factor=8))', 'layers(rope(base=500000), nope)', 'layers(yarn(factor=8, base=500000))'),
+    ('rope', 'layers(rope(base=500000), nope)', 'layers(rope(base=500000), nope)'),
+    ('yarn', 'stack(rope(base=500), hard_alibi(windows=(7, 7)))', 'stack(yarn(base=500), hard_alibi(windows=(7, 7)))'),
+    ('self_extend', 'stack(rope(base=500), alibi)', 'stack(self_extend(base=500), alibi)'),
+    ('stack(rope)', 'stack(rope(base=500), alibi)', 'stack(rope(base=500))'),
+    ('ntk', 'layers(rope(base=100), stack(rope(base=200), alibi))', 'layers(ntk(base=100), stack(ntk(base=200), alibi))'),
+    ('yarn', 'layers(log_n(rope(base=500)), nope)', 'layers(log_n(yarn(base=500)), nope)'),
+    ('yarn', 'heads(nope, alibi)', 'yarn'),
+    ('alibi', 'stack(rope, alibi)', 'alibi'),
+    ('yarn', 'pose(rope(base=500))', 'yarn(base=500)'),
     ('layers(yarn, nope)', 'layers(rope(base=500000), nope)', 'layers(yarn(base=500000), nope)'),
     ('log_n(rope)', 'rope(fraction=0.5)', 'log_n(rope(fraction=0.5))'),
     ('layers(rope, ntk)', 'layers(rope(base=100), rope(base=200))', 'layers(rope(base=100), ntk(base=200))'),
@@ -141,3 +152,17 @@ def test_maps_inside_a_mixture_take_the_factor_of_the_length():
 )
 def test_what_is_left_open_comes_from_training_part_by_part(asked, trained, read):
   assert str(encodings.inherit(encodings.check_name(asked), encodings.parse(trained))) == read
+
+
+@pytest.mark.parametrize(
+  ('read', 'trained', 'left_out'),
+  [
+    ('yarn(factor=4)', 'rope', []),
+    ('self_extend', 'rope(base=500)', []),
+    ('layers(yarn)', 'layers(rope, nope)', ['nope']),
+    ('rope', 'stack(rope, hard_alibi(windows=(7, 7)))', ['hard_alibi(windows=(7, 7))']),
+    ('nope', 'stack(rope, alibi)', ['alibi', 'rope']),
+  ],
+)
+def test_what_a_reading_leaves_out_of_the_trained_encoding_is_told(read, trained, left_out):
+  assert encodings.left_out(encodings.parse(read), encodings.parse(trained)) == left_out

@@ -89,6 +89,33 @@ CASES = {
 }  # fmt: skip
 
 
+# The families that turn queries and keys, and every rope type of transformers: each is tried under each.
+FAMILIES = ('llama', 'mistral', 'qwen2', 'qwen3', 'smollm3', 'olmo2', 'arcee', 'gpt_neox', 'falcon')
+KINDS = ('linear', 'dynamic', 'yarn', 'llama3', 'longrope', 'proportional')
+# In GPT-NeoX the share that turns is how wide the turning part is, and frequencies of the whole head do not fit it.
+IMPOSSIBLE = {('gpt_neox', 'proportional')}
+
+
+def roped(family, kind):
+  """Settings of a family's plain model under a rope type."""
+  settings = dict(CASES[family][1])
+  own = {**TYPES.get(kind, {'partial_rotary_factor': 0.5})}
+  if family == 'gpt_neox' and kind == 'longrope':  # half of its pairs turn
+    own |= {name: own[name][:2] for name in ('short_factor', 'long_factor')}
+  settings['rope_parameters'] = {**settings['rope_parameters'], 'rope_type': kind, **own}
+  return settings | ({'max_position_embeddings': 16} if kind == 'dynamic' else {})
+
+
+def under(family, kind, plain, folder):
+  """{family, kind, changes, logits, largest}: what a rope type changes in the config and the logits of a family's plain model."""
+  made = case(family, roped(family, kind), folder)
+  assert made['tensors'] == plain['tensors'], (family, kind)
+  changes = {key: x for key, x in made['config'].items() if plain['config'].get(key) != x}
+  kept = {length: [[row[of] for of in tiny_weights.OF] for row in rows] for length, rows in made['logits'].items()}
+  largest = {length: max(abs(x) for row in rows for x in row) for length, rows in made['logits'].items()}
+  return {'family': family, 'kind': kind, 'changes': changes, 'logits': kept, 'largest': largest}
+
+
 def case(model_type, settings, folder):
   """{config, tensors, logits} of a model made in the folder."""
   if model_type == 'qwen3':
@@ -134,6 +161,12 @@ def main():
     for name, (model_type, settings) in CASES.items():
       with tempfile.TemporaryDirectory() as folder:
         found['models'][name] = case(model_type, settings, pathlib.Path(folder))
+    found['ropes'] = {}
+    for family in FAMILIES:
+      for kind in KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+          if (family, kind) not in IMPOSSIBLE:
+            found['ropes'][f'{family} {kind}'] = under(family, kind, found['models'][family], pathlib.Path(folder))
   lines = json.dumps(found, separators=(',', ':')).replace('},"', '},\n"')
   pathlib.Path(arguments.out).write_text(lines + '\n', encoding='utf-8')
 

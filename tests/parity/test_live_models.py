@@ -8,10 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_runs as runs
 import tiny_weights as made
 from test_live import python  # noqa: F401  a fixture
 
-from pe_jax import encodings, hf_config, model
+import pe_jax
+from pe_jax import encodings, hf_config, model, train
+from pe_jax.data import tokenizer as tokenizer_lib
 from pe_jax.encodings.base import Where
 from pe_jax.weights import exporting, families, importing
 
@@ -38,12 +41,19 @@ def test_transformers_still_computes_the_stored_logits(python, tmp_path):  # noq
   out = tmp_path / 'models.json'
   done = subprocess.run([python, str(SCRIPT), '--out', str(out)], capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  fresh, stored = json.loads(out.read_text(encoding='utf-8'))['models'], made.stored()
+  found = json.loads(out.read_text(encoding='utf-8'))
+  fresh, stored = found['models'], made.stored()
   assert fresh.keys() == stored.keys()
   for name, one in fresh.items():
     assert one['tensors'] == stored[name]['tensors'], name
     for length, logits in one['logits'].items():
       assert error(logits, stored[name]['logits'][length]) < 2e-5, name
+  assert found['ropes'].keys() == made.ropes().keys()
+  for name, one in found['ropes'].items():
+    old = made.ropes()[name]
+    assert one['changes'] == old['changes'], name
+    for length, logits in one['logits'].items():
+      assert np.max(np.abs(np.subtract(logits, old['logits'][length]))) < 2e-5 * old['largest'][length], name
 
 
 def own_run(encoding, fields):
@@ -110,3 +120,63 @@ def test_transformers_loads_what_is_exported_and_computes_the_same(python, expor
     for length, mine in logits.items():
       assert error(mine, theirs[folder][length]) < 1e-4, (pathlib.Path(folder).name, length)
   assert hf_config.declared(json.loads((pathlib.Path(folder) / 'config.json').read_text()))
+
+
+TEXT, NEW = 'def grown(near):\n  return 1984  # Ä 語', 16
+
+
+def trained_run(path):
+  """A run of our own that reads bytes, with RoPE, after a few steps."""
+  config = runs.config(encoding='rope', num_train_steps=4)
+  with runs.quick_compiles():
+    train.run(config, path)
+  return pe_jax.load(path)
+
+
+def imported_run(path):
+  """An imported run with a byte-level BPE that has an end, a token to fill up with and a chat template."""
+  tokenizers = pytest.importorskip('tokenizers')
+  pre = tokenizers.pre_tokenizers
+  bpe = tokenizers.Tokenizer(tokenizers.models.BPE())
+  bpe.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)])
+  bpe.decoder = tokenizers.decoders.ByteLevel()
+  special = ['<|begin|>', '<|end|>', '<|fill|>']
+  trainer = tokenizers.trainers.BpeTrainer(
+    vocab_size=300, special_tokens=special, initial_alphabet=pre.ByteLevel.alphabet(), show_progress=False
+  )
+  bpe.train_from_iterator(['def grown(near): return near', 'in 1984 nobody was near'] * 20, trainer)
+  bpe.post_processor = tokenizers.processors.TemplateProcessing(single='<|begin|> $A', special_tokens=[('<|begin|>', 0)])
+  words = {name: made.tensor(name, (300, 32)) for name in ('model.embed_tokens.weight', 'lm_head.weight')}
+  given = {**made.stored()['llama']['config'], 'vocab_size': bpe.get_vocab_size(), 'eos_token_id': 1, 'pad_token_id': 2}
+  words = {name: x[: given['vocab_size']] for name, x in words.items()}
+  folder = made.written(path / 'hf', given, {**made.tensors('llama'), **words})
+  bpe.save(str(folder / 'tokenizer.json'))
+  names = dict(zip(('bos_token', 'eos_token', 'pad_token'), special, strict=True))
+  (folder / 'tokenizer_config.json').write_text(
+    json.dumps({**names, 'chat_template': '{{ messages }}', 'tokenizer_class': 'LlamaTokenizer'})
+  )
+  importing.run(folder, path / 'run')
+  return pe_jax.load(path / 'run')
+
+
+def test_transformers_reads_exported_tokenizers_and_continues_texts_as_we_do(python, tmp_path):  # noqa: F811
+  ours = {'own': trained_run(tmp_path / 'own'), 'imported': imported_run(tmp_path / 'imported')}
+  for name, run in ours.items():
+    exporting.run(run, tmp_path / f'{name}_hf')
+  out, script, folders = tmp_path / 'found.json', SCRIPT.with_name('exported.py'), [str(tmp_path / f'{name}_hf') for name in ours]
+  done = subprocess.run(
+    [python, str(script), '--out', str(out), '--text', TEXT, '--new', str(NEW), *folders], capture_output=True, text=True
+  )
+  assert done.returncode == 0, done.stderr
+  found = json.loads(out.read_text(encoding='utf-8'))
+  special = {'own': {'bos': 256, 'eos': None, 'pad': None}, 'imported': {'bos': 0, 'eos': 1, 'pad': 2}}
+  for (name, run), folder in zip(ours.items(), folders, strict=True):
+    theirs, tokenizer = found[folder], tokenizer_lib.make(run.config.data.tokenizer)
+    ids = tokenizer.encode(TEXT.encode()).tolist()
+    assert theirs['plain'] == ids, name
+    assert theirs['begun'] == [tokenizer.bos, *ids], name
+    assert theirs['special'] == special[name]
+    assert theirs['template'] == ('{{ messages }}' if name == 'imported' else None)
+    stop = [1] if name == 'imported' else []
+    made_here = run.generate(TEXT, NEW, temperature=0, stop=stop)
+    assert theirs['new'] == made_here.tokens[0, : made_here.count[0]].tolist(), name

@@ -1,10 +1,13 @@
 """GGUF files, written here by the gguf package as llama.cpp's converter lays them: the same model comes out."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
 import tiny_weights as made
 
+from pe_jax import encodings
 from pe_jax.errors import ConfigError, DataError
 from pe_jax.weights import gguf_file, importing
 
@@ -32,7 +35,7 @@ def permuted(x, heads):
   return np.stack([x.reshape(heads, 2, -1, *x.shape[1:])[:, half] for half in (0, 1)], axis=2).reshape(x.shape)
 
 
-def write(path, name, arch, permute=True, kind='F32', rope=(), more=(), drop=(), base=None):
+def write(path, name, arch, permute=True, kind='F32', rope=(), keys=(), more=(), drop=(), base=None):
   """The stored model as a GGUF file."""
   config, writer = made.stored()[name]['config'], gguf.GGUFWriter(path, arch)
   heads, groups = config['num_attention_heads'], config['num_key_value_heads']
@@ -45,8 +48,9 @@ def write(path, name, arch, permute=True, kind='F32', rope=(), more=(), drop=(),
   writer.add_key_length(config.get('head_dim') or config['hidden_size'] // heads)
   writer.add_layer_norm_rms_eps(config['rms_norm_eps'])
   writer.add_rope_freq_base(base or config['rope_parameters']['rope_theta'])
-  for key, x in rope:
-    (writer.add_string if isinstance(x, str) else writer.add_uint32 if isinstance(x, int) else writer.add_float32)(f'{arch}.rope.{key}', x)
+  add = {str: writer.add_string, bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
+  for key, x in [*((f'rope.{key}', x) for key, x in rope), *keys]:
+    add[type(x)](f'{arch}.{key}', x)
   for tensor, x in made.tensors(name).items():
     part = tensor.split('.')[-2]
     x = permuted(x, heads if part == 'q_proj' else groups) if permute and part in ('q_proj', 'k_proj') else x
@@ -146,14 +150,26 @@ def test_k_quants_are_read(tmp_path):
     ([], 'rope(base=500)'),
     ([('scaling.type', 'none'), ('scaling.factor', 4.0)], 'rope(base=500)'),
     ([('scaling.type', 'linear'), ('scaling.factor', 4.0)], 'linear(factor=4, base=500)'),
+    ([('scaling.factor', 4.0)], 'linear(factor=4, base=500)'),  # as llama.cpp reads it
+    ([('scaling.type', 'linear'), ('scaling.factor', 4.0), ('scaling.attn_factor', 1.0)], 'linear(factor=4, base=500)'),
     (
       [('scaling.type', 'yarn'), ('scaling.factor', 3.0), ('scaling.original_context_length', 16)],
+      'yarn(factor=3, base=500, original_length=16)',
+    ),
+    (
+      [('scaling.type', 'yarn'), ('scaling.factor', 3.0), ('scaling.original_context_length', 16), ('scaling.attn_factor', 1.0)],
       'yarn(factor=3, base=500, original_length=16)',
     ),
   ],
 )
 def test_rope_scaling_of_a_gguf_file(rope, encoding, tmp_path):
   assert imported(write(tmp_path / 'a.gguf', 'qwen2', 'qwen2', False, rope=rope))[0].encoding == encoding
+
+
+def test_a_factor_of_scores_stands_beside_yarns_own_as_in_llama_cpp(tmp_path):
+  scaling = [('scaling.type', 'yarn'), ('scaling.factor', 3.0), ('scaling.original_context_length', 16), ('scaling.attn_factor', 1.5)]
+  spec = imported(write(tmp_path / 'a.gguf', 'qwen2', 'qwen2', False, rope=scaling))[0].encoding
+  assert encodings.parse(spec).get('attention_factor') == pytest.approx(1.5 * (1 + 0.1 * math.log(3)), rel=1e-6)
 
 
 def test_stored_divisors_are_llama3s_settings_or_divisors(tmp_path):
@@ -174,6 +190,16 @@ def test_stored_divisors_are_llama3s_settings_or_divisors(tmp_path):
     ({'rope': [('twist', 1.0)]}, ConfigError, "the key 'llama.rope.twist' is not known"),
     ({'rope': [('scaling.type', 'longrope')]}, ConfigError, "rope.scaling.type='longrope' cannot be imported"),
     ({'rope': [('dimension_count', 4)]}, ConfigError, 'rope.dimension_count=4 of heads of 8 cannot be imported'),
+    ({'rope': [('scaling.attn_factor', 1.2)]}, ConfigError, 'attn_factor=1.2 without rope.scaling.type=yarn cannot be imported'),
+    ({'keys': [('attention.sliding_window', 16)]}, ConfigError, "the key 'llama.attention.sliding_window' is not known"),
+    ({'keys': [('attention.scale', 0.5)]}, ConfigError, "the key 'llama.attention.scale' is not known"),
+    (
+      {'keys': [('logit_scale', 0.5)]},
+      ConfigError,
+      "'llama.logit_scale' is not known, and may change what is computed .*Hugging Face folder",
+    ),
+    ({'keys': [('attention.causal', False)]}, ConfigError, 'attention.causal=False: a model that sees the future'),
+    ({'keys': [('attention.value_length', 4)]}, ConfigError, 'attention.value_length=4 beside keys of 8 cannot be imported'),
     ({'drop': ['blk.1.ffn_up.weight']}, DataError, r'1 of the \d+ tensors of a llama are missing, model.layers.1.mlp.up_proj.weight first'),
     ({'more': [('blk.0.odd.weight', np.ones(3, np.float32))]}, DataError, '1 tensors are none of a llama .*, blk.0.odd.weight first'),
     ({'arch': 'phi3'}, ConfigError, r"architecture 'phi3' cannot be imported from GGUF \(these can: llama, qwen2"),
@@ -183,6 +209,15 @@ def test_a_file_that_cannot_be_read_is_named(changes, error, match, tmp_path):
   path = write(tmp_path / 'a.gguf', 'llama', **{'arch': 'llama', **changes})
   with pytest.raises(error, match=match):
     imported(path)
+
+
+def test_windows_of_olmo3_are_not_passed_over(tmp_path):
+  """The trap: its files say olmo2, and without its windows a long text is only predicted worse."""
+  keys = [('attention.sliding_window', 16), ('attention.sliding_window_pattern', [True, False])]
+  with pytest.raises(ConfigError, match=r"the key 'olmo2\.attention\.sliding_window' is not known"):
+    imported(write(tmp_path / 'a.gguf', 'olmo2', 'olmo2', False, keys=keys))
+  silent = [('vocab_size', 64), ('attention.sliding_window', 0), ('attention.causal', True), ('attention.value_length', 8)]
+  assert imported(write(tmp_path / 'b.gguf', 'olmo2', 'olmo2', False, keys=silent))[0].encoding == 'rope(base=500)'
 
 
 def test_a_torn_file_is_said_to_be_torn(tmp_path):

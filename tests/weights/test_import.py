@@ -142,6 +142,25 @@ def test_an_exported_run_is_imported_as_it_was(run, tmp_path):
     exporting.run(pe_jax.load(path), tmp_path / 'hf')
 
 
+def test_what_a_source_says_of_its_tokens_comes_out_of_an_export(tmp_path):
+  source = folder(tmp_path / 'hf', eos_token_id=[1, 7], pad_token_id=3)
+  vocabulary.of_bytes(source)
+  told = {'bos_token': '<s>', 'eos_token': '<s>', 'pad_token': '!', 'chat_template': '{{ messages }}', 'model_max_length': 48}
+  (source / 'tokenizer_config.json').write_text(json.dumps({**told, 'tokenizer_class': 'LlamaTokenizer', 'legacy': False}))
+  (source / 'generation_config.json').write_text(json.dumps({'eos_token_id': [1, 7], 'temperature': 0.6}))
+  with runs.quick_compiles():
+    importing.run(source, tmp_path / 'run')
+  exporting.run(pe_jax.load(tmp_path / 'run'), tmp_path / 'out')
+
+  def said(name):
+    return json.loads((tmp_path / 'out' / name).read_text())
+
+  assert said('tokenizer_config.json') == {'tokenizer_class': 'PreTrainedTokenizerFast', **told}
+  assert (said('config.json')['eos_token_id'], said('config.json')['pad_token_id']) == ([1, 7], 3)
+  assert said('generation_config.json') == {'eos_token_id': [1, 7], 'temperature': 0.6}
+  assert (tmp_path / 'out' / 'tokenizer.json').read_bytes() == (source / 'tokenizer.json').read_bytes()
+
+
 def shards(path, name='llama'):
   """The folder with its tensors in two files and an index."""
   from safetensors.numpy import save_file

@@ -7,21 +7,28 @@ the models there, and shows in its logits.
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_imports
+import tiny_runs as runs
 import tiny_weights as made
+from tiny_imports import imported, small
 
-from pe_jax import cache as kv
 from pe_jax import config as config_lib
-from pe_jax import encodings, hf_config, model
-from pe_jax.encodings.base import Where
+from pe_jax import encodings, hf_config, hf_rope
 from pe_jax.errors import ConfigError
 from pe_jax.weights import exporting, families, hf_folder, importing
 
 pytest.importorskip('safetensors')
 PLAIN = sorted(set(families.names()) & set(made.stored()))  # one of each family
 OTHERS = sorted(set(made.stored()) - set(PLAIN))
+ROPES = sorted(made.ropes())  # each family that turns under each rope type
+
+
+@pytest.fixture(autouse=True, scope='module')
+def quick():
+  with runs.quick_compiles():
+    yield
 
 
 @pytest.fixture(scope='module')
@@ -30,78 +37,38 @@ def read(tmp_path_factory):
   found = {}
 
   def one(name):
-    if name not in found:
+    if name not in found and name in made.ropes():
+      found[name] = tiny_imports.of_rope(name, one(made.ropes()[name]['family']))
+    elif name not in found:
       found[name] = imported(made.folder(tmp_path_factory.mktemp(name), name))
     return found[name]
 
   return one
 
 
-def imported(folder):
-  opened = importing.opened_source(folder)
-  config, _ = importing.config_of(opened.given, tokenizer='bytes') if opened.given['vocab_size'] > 256 else small(opened.given)
-  params, _ = importing.parameters(opened, config)
-  return config, encodings.make(config.encoding, model.dims(config)), jax.tree.map(jnp.asarray, params)
+@pytest.fixture(scope='module')
+def programs():
+  """What is compiled, shared by models that differ in nothing but frequencies."""
+  return {}
 
 
-def small(given):
-  """A vocabulary that no tokenizer here has: the config without asking one."""
-  config, declaration = importing.config_of({**given, 'vocab_size': 257})
-  config = config.copy_and_resolve_references()
-  config.unlock()
-  config.model.vocab_size = given['vocab_size']
-  return config.lock(), declaration
+@pytest.mark.parametrize('name', PLAIN + OTHERS + ROPES)
+def test_a_model_gives_the_logits_of_transformers_alone_packed_and_padded(name, read, programs):
+  found = tiny_imports.differences(read(name), name, programs)
+  assert max(found.values()) < 1e-4, found
 
 
-def rows(config, *texts):
-  """(tokens, pos, doc) of rows of (padding, text, text …), all of one width; a number is so much padding."""
-  width = max(sum(part if isinstance(part, int) else len(part) for part in row) for row in texts)
-  out = np.zeros((3, len(texts), width), np.int32)
-  for n, row in enumerate(texts):
-    at, document = 0, 0
-    for part in row:
-      size = part if isinstance(part, int) else len(part)
-      if not isinstance(part, int):
-        document += 1
-        out[:, n, at : at + size] = np.stack([part, np.arange(size), np.full(size, document)])
-      at += size
-  return out
+@pytest.mark.parametrize('name', PLAIN + OTHERS + ROPES)
+def test_a_cache_gives_the_logits_of_transformers(name, read, programs):
+  assert tiny_imports.of_cache(read(name), name, programs) < 1e-4
 
 
-def error(mine, stored):
-  """The largest difference, as a share of the largest logit."""
-  return np.max(np.abs(np.asarray(mine, np.float64) - stored)) / np.max(np.abs(stored))
-
-
-def kept(name, length):
-  """(positions, transformers' logits there)."""
-  return made.AT[length], np.asarray(made.stored()[name]['logits'][str(length)])
-
-
-@pytest.mark.parametrize('name', PLAIN + OTHERS)
-def test_a_model_gives_the_logits_of_transformers_alone_packed_and_padded(name, read):
-  config, enc, params = read(name)
-  long, short = made.text(made.LONG), made.text(made.SHORT)
-  tokens, pos, doc = rows(config, (long, short), (short, 3, long), (made.LONG, short))
-  where = Where.forward(jnp.asarray(pos), jnp.asarray(doc))
-  out = jax.jit(lambda p, t, where: model.apply(config, enc, p, t, where))(params, tokens, where)
-  for length, starts in {made.LONG: {0: 0, 1: made.SHORT + 3}, made.SHORT: {0: made.LONG, 1: 0, 2: made.LONG}}.items():
-    at, stored = kept(name, length)
-    for row, start in starts.items():
-      assert error(out[row, start + np.asarray(at)], stored) < 1e-4, (length, row)
-
-
-@pytest.mark.parametrize('name', PLAIN)
-def test_a_cache_gives_the_logits_of_transformers(name, read):
-  config, enc, params = read(name)
-  tokens, pos, doc = rows(config, (made.text(made.LONG),))
-  step = jax.jit(lambda cache, t, p, d: model.apply(config, enc, params, t, (p, d), cache=cache))
-  cache, parts = kv.create(config.model, enc, 1, made.LONG, made.LONG), []
-  for n in range(0, made.LONG, 8):
-    part, cache = step(cache, *(x[:, n : n + 8] for x in (tokens, pos, doc)))
-    parts.append(part)
-  at, stored = kept(name, made.LONG)
-  assert error(jnp.concatenate(parts, axis=1)[0, np.asarray(at)], stored) < 1e-4
+def test_every_family_that_turns_is_tried_under_every_rope_type():
+  turning = {name for name in PLAIN if 'rope_parameters' in made.stored()[name]['config']}
+  kinds = {name: {one['kind'] for one in made.ropes().values() if one['family'] == name} for name in turning}
+  whole = set(hf_rope.KEYS) - {'default'}
+  assert kinds == {name: whole - ({'proportional'} if name == 'gpt_neox' else set()) for name in turning}
+  assert all(one['changes']['rope_parameters']['rope_type'] == one['kind'] for one in made.ropes().values())
 
 
 @pytest.mark.parametrize('name', PLAIN + OTHERS)

@@ -74,9 +74,46 @@ def test_bos_is_what_the_tokenizer_adds_by_itself(tmp_path):
 
 
 @pytest.mark.parametrize('cut', sorted(vocabulary.CUTS))
+def test_whole_pieces_and_bos_are_those_of_llama_cpp(cut, tmp_path):
+  """By the name of the cut alone: Llama 3 takes a piece that is a token whatever the merges make of it, and begins with BOS."""
+  reader = as_gguf(trained(), pre=cut, bos_token_id=0)
+  reader.fields['tokenizer.ggml.tokens'] += ['zebra']
+  reader.fields['tokenizer.ggml.token_type'] += [1]
+  made = tokenizer.make(vocabulary.of_gguf(reader, 'a.gguf', tmp_path))
+  whole = made.encode(b'zebra').tolist() == [len(reader.fields['tokenizer.ggml.tokens']) - 1]
+  assert (whole, made.bos) == ((True, 0) if cut == 'llama-bpe' else (False, None))
+  assert len(made.encode(b'zebras')) > 1
+  reader.fields['tokenizer.ggml.add_bos_token'] = False
+  assert tokenizer.make(vocabulary.of_gguf(reader, 'a.gguf', tmp_path / 'none')).bos is None
+
+
+@pytest.mark.parametrize('cut', sorted(vocabulary.CUTS))
 def test_every_way_of_cutting_keeps_the_text(cut, tmp_path):
-  made = tokenizer.make(vocabulary.of_gguf(as_gguf(trained(), pre=cut), 'a.gguf', tmp_path))
+  made = tokenizer.make(vocabulary.of_gguf(as_gguf(trained(), pre=cut, bos_token_id=0), 'a.gguf', tmp_path))
   assert made.decode(made.encode(TEXT.encode())) == TEXT
+
+
+def test_special_tokens_and_the_chat_template_of_a_gguf_file_are_kept(tmp_path):
+  reader = as_gguf(trained(), pre='smollm', bos_token_id=0, eos_token_id=0, padding_token_id=3, unknown_token_id=999)
+  reader.fields['tokenizer.chat_template'] = '{{ messages }} Ä'
+  vocabulary.of_gguf(reader, 'a.gguf', tmp_path)
+  third = reader.fields['tokenizer.ggml.tokens'][3]
+  assert vocabulary.told(tmp_path) == {
+    'bos_token': '<|end|>', 'eos_token': '<|end|>', 'pad_token': third, 'chat_template': '{{ messages }} Ä'
+  }  # fmt: skip
+
+
+def test_what_a_folder_says_of_special_tokens_is_kept_in_whatever_file_it_stands(tmp_path):
+  trained().save(str(tmp_path / 'tokenizer.json'))
+  end = {'__type': 'AddedToken', 'content': '<|end|>', 'special': True}
+  (tmp_path / 'special_tokens_map.json').write_text(json.dumps({'eos_token': '<|old|>', 'pad_token': {'content': '<|end|>'}}))
+  told = {'eos_token': end, 'extra_special_tokens': [end], 'tokenizer_class': 'Qwen2Tokenizer', 'add_bos_token': True, 'sep_token': None}
+  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(told))
+  (tmp_path / 'chat_template.jinja').write_text('{{ messages }}')
+  want = {'eos_token': '<|end|>', 'pad_token': '<|end|>', 'extra_special_tokens': ['<|end|>'], 'chat_template': '{{ messages }}'}
+  vocabulary.of_folder(tmp_path, tmp_path / 'a', 'llama')
+  vocabulary.of_given(tmp_path / 'tokenizer.json', tmp_path / 'b')
+  assert [vocabulary.told(tmp_path / name) for name in 'ab'] == [want, want]
 
 
 def test_a_sentencepiece_vocabulary_of_a_gguf_file_gives_the_same_ids(tmp_path):
@@ -117,8 +154,12 @@ def test_bytes_as_a_tokenizer_json_are_bytes(tmp_path):
 def test_vocab_and_merges_of_older_folders_are_read(tmp_path):
   model = trained(digits=False)
   model.model.save(str(tmp_path))
-  made = tokenizer.make(vocabulary.of_folder(tmp_path, tmp_path / 'out'))
-  assert made.encode(TEXT.encode()).tolist() == model.encode(TEXT).ids
+  for model_type in ('gpt2', 'gptj'):
+    made = tokenizer.make(vocabulary.of_folder(tmp_path, tmp_path / 'out', model_type))
+    assert made.encode(TEXT.encode()).tolist() == model.encode(TEXT).ids
+  # The trap: Qwen 2 cuts otherwise, and the text would come back from other tokens too.
+  with pytest.raises(ConfigError, match=r'do not say how a qwen2 cuts text .* put its tokenizer\.json there .* --tokenizer=PATH'):
+    vocabulary.of_folder(tmp_path, tmp_path / 'out', 'qwen2')
 
 
 def test_a_tokenizer_that_would_cut_texts_short_does_not(tmp_path):
@@ -137,6 +178,8 @@ def test_a_tokenizer_that_would_cut_texts_short_does_not(tmp_path):
     (Reader(model='t5', tokens=['a']), ConfigError, "tokenizer.ggml.model='t5' cannot be imported"),
     (Reader(), ConfigError, 'tokenizer.ggml.model=None cannot be imported'),
     (Reader(model='gpt2', tokens=['a'], pre='klingon'), ConfigError, "tokenizer.ggml.pre='klingon' is not known"),
+    (Reader(model='gpt2', tokens=['a']), ConfigError, 'tokenizer.ggml.pre=None is not known'),
+    (Reader(model='gpt2', tokens=['a'], pre='llama-bpe'), ConfigError, 'texts begin with BOS, and tokenizer.ggml.bos_token_id=None'),
     (Reader(model='gpt2', tokens=['a', 'b', 'a'], pre='gpt-2'), DataError, "token 0 of its vocabulary, 'a', comes twice"),
   ],
 )
