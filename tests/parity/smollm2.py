@@ -1,4 +1,4 @@
-"""What transformers computes with SmolLM2-135M-Instruct on prose.txt, by Jane Austen: run with a Python that has the `parity` extra.
+"""What transformers computes with SmolLM2-135M-Instruct on prose.txt, sentences of our documents; needs a Python with the `parity` extra.
 
     python tests/parity/smollm2.py --gguf SmolLM2.gguf --out tests/parity/smollm2.json
 
