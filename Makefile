@@ -82,8 +82,9 @@ $(VENV)/weights: $(VENV)/run
 showcase: $(VENV)/weights
 	@INSTALL_SECONDS=$$(cat $(VENV)/run) $(VENV)/bin/python scripts/showcase.py $(ARGS)
 
+# One device and an optimised program, where other tests take eight and compile quickly.
 real-weights: $(VENV)/test
-	PE_JAX_SMOLLM2=fetch $(VENV)/bin/python -m pytest -n 0 tests/weights/test_smollm2.py $(ARGS)
+	XLA_FLAGS= PE_JAX_SMOLLM2=fetch $(VENV)/bin/python -m pytest -n 0 tests/weights/test_smollm2.py $(ARGS)
 
 findings: $(VENV)/run
 	$(VENV)/bin/python scripts/findings.py $(ARGS)
