@@ -1,6 +1,6 @@
 """What several seeds say of a reading and of two: intervals over runs, and tests that say by how few runs they are carried.
 
-    D(n)       mean and t interval over seeds; flat where two one-sided t tests put it inside the margin, which is more than "not different"
+    change     mean and t interval over seeds; flat where two one-sided t tests put it inside the margin, which is more than "not different"
     less best  loss at n less that of the first in rank, seed by seed: a seed gives both the same data order and initial weights
 
 The exact sign-flip p stands beside the smallest p that so many runs can have, 2^(1 - runs).
@@ -20,8 +20,8 @@ from pe_jax.statistics import paired
 class Across:
   """Attributes:
   entry: the `ranking.Entry`.
-  change: `paired.Difference` of D(n) over seeds.
-  flat: `paired.Verdict` of D(n) against 0.
+  change: `paired.Difference` of what is ranked by, over seeds.
+  flat: `paired.Verdict` of that against 0.
   best: label of the first in rank, '' for itself.
   apart: `paired.Difference` to it, or None.
   equal: `paired.Verdict` of that.
@@ -61,7 +61,7 @@ def text(found, margin=statistics.MARGIN):
   """As a table; '' where nothing has two seeds."""
   if not found:
     return ''
-  head = ['read as', 'protocol', 'n', 'seeds', 'D(n)', '95 % over seeds', 'flat', 'less best', '95 % over seeds', 'p', 'least p', 'equal']
+  head = ['read as', 'protocol', 'n', 'seeds', 'change', '95 % over seeds', 'flat', 'less best', '95 % over seeds', 'p', 'least p', 'equal']
   body = []
   for one in found:
     e, c, a = one.entry, one.change, one.apart
