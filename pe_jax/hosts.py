@@ -72,7 +72,8 @@ def settled(tree):
   """The arrays, once they are computed. Accelerators keep the order of their programs, and nothing is waited for there.
 
   On CPUs programs of several processes must not be under way at once: they share one channel to the other process (gloo's, which knows no
-  tags), would take each other's messages and wait for ever.
+  tags), would take each other's messages and wait for ever. Nor those of several devices of one process: with few cores each device may be
+  in another program, waiting for the others, until XLA ends the process after 40 seconds.
   """
   return jax.block_until_ready(tree) if _one_at_a_time() else tree
 
@@ -83,7 +84,7 @@ def settling(function):
 
 
 def _one_at_a_time():
-  return jax.process_count() > 1 and jax.default_backend() == 'cpu'
+  return jax.device_count() > 1 and jax.default_backend() == 'cpu'
 
 
 def fetch(tree):
