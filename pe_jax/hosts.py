@@ -79,8 +79,8 @@ def settled(tree):
 
 
 def settling(function):
-  """A compiled function whose results are `settled`; itself where nothing is waited for."""
-  return (lambda *args: settled(function(*args))) if _one_at_a_time() else function
+  """A compiled function whose results are `settled`; itself in one process, whose steps wait for one another."""
+  return (lambda *args: settled(function(*args))) if jax.process_count() > 1 and _one_at_a_time() else function
 
 
 def _one_at_a_time():

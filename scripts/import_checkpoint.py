@@ -33,7 +33,8 @@ def main():
   from pe_jax.weights import importing
 
   options = {'train_length': TRAIN_LENGTH.value, 'tokenizer': TOKENIZER.value, 'encoding': ENCODING.value}
-  card = importing.run(SOURCE.value, WORKDIR.value, allow_pickle=ALLOW_PICKLE.value, **options)
+  options |= {'allow_pickle': ALLOW_PICKLE.value}
+  card = importing.run(SOURCE.value, WORKDIR.value, **options)
   for name, value in card.items():
     print(f'{name:<14} {value}', flush=True)
 

@@ -8,13 +8,16 @@ import static_gate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = [ROOT / 'train.py', ROOT / 'eval.py', *(p for folder in ('pe_jax', 'configs') for p in sorted((ROOT / folder).rglob('*.py')))]
+# The reader of --allow_pickle, which knows no name but those of tensors, and the evil pickles that it is given.
+EXCEPT = ('pe_jax/weights/pickled.py', 'tests/weights/test_pickled.py')
 AROUND = [p for folder in ('scripts', 'tests') for p in sorted((ROOT / folder).rglob('*.py'))]
 
 
 def test_no_source_does_what_it_may_not():
   found = [said for path in SOURCES for said in static_gate.faults(path.read_text(), path.relative_to(ROOT).as_posix())]
   found += [said for path in AROUND for said in static_gate.faults(path.read_text(), path.relative_to(ROOT).as_posix(), tests=True)]
-  assert found == []
+  assert [said for said in found if not said.startswith(EXCEPT)] == []
+  assert {said.partition(':')[0] for said in found} == set(EXCEPT)
   assert len(SOURCES) > 150
 
 
