@@ -84,7 +84,7 @@ showcase: $(VENV)/weights
 
 # One device and an optimised program, where other tests take eight and compile quickly.
 real-weights: $(VENV)/test
-	XLA_FLAGS= PE_JAX_SMOLLM2=fetch $(VENV)/bin/python -m pytest -n 0 tests/weights/test_smollm2.py $(ARGS)
+	path=$$(PYTHONPATH=scripts $(VENV)/bin/python -m real_weights.fetch) && XLA_FLAGS= PE_JAX_SMOLLM2=$$path $(VENV)/bin/python -m pytest -n 0 tests/weights/test_smollm2.py $(ARGS)
 
 findings: $(VENV)/run
 	$(VENV)/bin/python scripts/findings.py $(ARGS)

