@@ -98,7 +98,10 @@ def test_a_key_is_found_in_4096_tokens_and_yarn_holds_where_raw_fails(run):
   rows = run.evaluate([2048, 4096, 16_384], ['rope', 'yarn(factor=2)'], ['context'], max_targets=17_000, options=options, text=str(text))
   by = {(row['asked_encoding'].partition('(')[0], row['length']): row for row in rows}
   print({key: (round(row['against_crop']['mean'], 3), round(row['needle']['nats'], 2)) for key, row in by.items()})
-  assert by['rope', 4096]['needle']['found'] == 1
+  for length in (2048, 4096):  # five digits, 11.5 nats for a guesser
+    assert by['rope', length]['needle']['nats'] < 3
+    assert by['yarn', length]['needle']['nats'] < 3
+  assert by['rope', 16_384]['needle']['nats'] > 10
   assert by['rope', 16_384]['against_crop']['mean'] > 1
   assert abs(by['yarn', 2048]['against_crop']['mean']) < 0.2  # what it costs inside the context
   assert abs(by['yarn', 4096]['against_crop']['mean']) < 0.2
