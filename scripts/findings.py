@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import threading
 import time
 
 from absl import flags
@@ -106,11 +107,18 @@ def settle(free):
   os.environ.update(place.environment)
   if place.cores:
     os.sched_setaffinity(0, place.cores)
+  threading.Thread(target=orphaned, daemon=True).start()
+
+
+def orphaned():
+  """Ends this process when its parent has, which may have been killed: nobody else would."""
+  multiprocessing.parent_process().join()
+  os._exit(1)
 
 
 @contextlib.contextmanager
 def stopwatch(folder):
-  """A function that says the minutes until now, with those of earlier starts on the same folder that did not end by SIGKILL."""
+  """A function that says the minutes until now, with those of earlier starts on the same folder, however they ended."""
   path, start = folder / 'seconds.json', time.monotonic()
   before = json.loads(path.read_text()) if path.exists() else 0.0
 
@@ -120,10 +128,17 @@ def stopwatch(folder):
     path.write_text(json.dumps(seconds))
     return seconds / 60
 
+  ended = threading.Event()
+
+  def keep():
+    while not ended.wait(10):
+      minutes()
+
+  threading.Thread(target=keep, daemon=True).start()
   try:
     yield minutes
   finally:
-    minutes()
+    ended.set()
 
 
 if __name__ == '__main__':

@@ -178,7 +178,7 @@ def _gate(reading, protocol, inside, inside_of, bar):
 
 
 def _change(reading, protocol, longest):
-  """What is ranked by, with bounds; of other losses than those below, the spread of `changes`."""
+  """What is ranked by, with bounds; of other losses than those below, the spread over `by_seed`."""
   rows = reading.at(protocol)[longest]
   if protocol == 'task':
     found = {'change': _mean(row.get('exact_match') for row in rows)}

@@ -68,7 +68,7 @@ def three_lengths(reading, margin=statistics.MARGIN, bar=None):
   protocol = f'same targets, last {found.span}' + (', spans of one document' if found.unit == 'span' else '')
   gate = None if bar is None else (found.inside_R, bar)
   reliable = statistics.of_losses(beyond, found.sum_NRU, found.count_RU, train, protocol, in_distribution=gate, margin=margin)
-  return _with(reading, beyond[-1], reliable)
+  return _lengths(reading, beyond[-1], reliable)
 
 
 def three_lengths_of_task(reading):
@@ -77,7 +77,7 @@ def three_lengths_of_task(reading):
   lengths = list(reading.at('task'))
   for rows in reading.rows('task'):
     by_length = {row['length']: row for row in rows if 'right' in row.get('by_unit', ())}
-    if list(by_length) and all(n in by_length for n in lengths):
+    if by_length and all(n in by_length for n in lengths):
       runs.append([by_length[n] for n in lengths])
   inside = [n for n, length in enumerate(lengths) if whole(reach) and length <= reach]
   if not runs or not inside or len(inside) == len(lengths) or len({len(row['by_unit']['trials']) for rows in runs for row in rows}) > 1:
@@ -87,10 +87,10 @@ def three_lengths_of_task(reading):
   last, first = inside[-1], runs[0][inside[-1]]
   numbers = lengths[last + 1 :], right_NRU[last + 1 :], trials_NRU[last + 1 :], right_NRU[last], trials_NRU[last], lengths[last]
   reliable = statistics.of_accuracies(*numbers, f'{first.get("task")}, exact match', chance=number(first.get('chance_exact_match')) or 0.0)
-  return _with(reading, lengths[-1], reliable)
+  return _lengths(reading, lengths[-1], reliable)
 
 
-def _with(reading, computed, reliable):
+def _lengths(reading, computed, reliable):
   """The Lengths around a Reliable; None of an encoding or a config that this version does not have."""
   from pe_jax import evaluate, tasks
   from pe_jax.evaluate import lengths as three
