@@ -204,8 +204,8 @@ def copy(folder):
 
 
 def surroundings(tree):
-  """How a process runs in the copy: its pe_jax comes before the installed one, and nothing is compiled harder than a test needs."""
-  fast = {'XLA_FLAGS': '--xla_backend_optimization_level=0', 'JAX_COMPILATION_CACHE_DIR': ''}
+  """How a process runs in the copy: its pe_jax comes before the installed one, with the devices and the quick compiling of conftest.py."""
+  fast = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0', 'JAX_COMPILATION_CACHE_DIR': ''}
   return {'cwd': tree, 'env': os.environ | fast | {'PYTHONPATH': str(tree), 'COLUMNS': '500'}, 'capture_output': True, 'text': True}
 
 
