@@ -57,7 +57,6 @@ class Checkpoints:
         options=ocp.CheckpointManagerOptions(
           best_fn=lambda m: m['validation_loss'],  # without it the losses are not written beside the checkpoints
           best_mode='min',
-          cleanup_tmp_directories=not self._local,  # a leftover there has no name of its own
           preservation_policy=policies.AnyPreservationPolicy([policies.LatestN(keep), best]),
         ),
       )
