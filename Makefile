@@ -5,7 +5,7 @@
 # make mutants    known faults, and one against every promise, planted in a copy: does a test go red?
 # make soak       two hundred training runs killed at random: does each end with the bits of one that was not? (ARGS=--kills=20: fewer)
 # make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
-# make showcase   SmolLM2-135M to four times its context under five readings, into docs/real-weights.md (under 30 minutes on two cores)
+# make showcase   SmolLM2-135M-Instruct beyond its context under five readings, as far as 28 minutes reach, into docs/real-weights.md
 # make real-weights   the tests that need its weights, which are fetched
 # make findings   the claims that small models can show, on three seeds, into docs/findings.md (about an hour on two cores)
 # make lint       ruff
@@ -16,8 +16,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# Huge pages for malloc: faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
-export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+# What malloc keeps and in which pages (pe_jax/process.py): faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.arena_max=1
 
 .PHONY: demo test contract bad_input mutants soak parity bench fits showcase real-weights findings lint audit clean
 .DEFAULT_GOAL := help

@@ -5,10 +5,10 @@
 #   scripts/again.sh python train.py --config=… --workdir=runs/alibi '&&' python eval.py --workdir=runs/alibi --lengths=512,1024
 #
 # Commands between words '&&' are run one after the other, each until it has ended with 0. The codes that need a person (2 to 7, see README)
-# end it, with that code. 75 (preempted and saved, or another host is gone) and a death by the system or by jax start the command again
-# after AGAIN_AFTER seconds (20), and after twice and four times as many where nothing was saved since. Four starts in a row that save no
-# new checkpoint end it too, with the last one's code: the same would come again. SIGTERM and SIGINT go on to the command, which saves;
-# nothing is started after that. Without it:
+# end it, with that code. 75 (preempted and saved, or another host is gone), a death by the system or by jax and a traceback (1) start the
+# command again after AGAIN_AFTER seconds (20), and after twice and four times as many where nothing was saved since. Four starts in a row
+# that save no new checkpoint end it too, with the last one's code: the same would come again. SIGTERM and SIGINT go on to the command,
+# which saves; nothing is started after that. Without it:
 #
 #   until python train.py --config=… --workdir=…; do [ $? -eq 75 ] || break; done
 set -uo pipefail

@@ -21,7 +21,7 @@ from absl import flags
 from pe_jax import cli
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/findings', 'Folder of the runs.')
-SEEDS = flags.DEFINE_list('seeds', ['101', '102', '103'], 'Seeds; none of them was used when thresholds were fixed.')
+SEEDS = flags.DEFINE_list('seeds', ['101', '102', '103'], 'Seeds; no threshold comes from them.')
 QUICK = flags.DEFINE_boolean('quick', False, 'Few steps.')
 OUT = flags.DEFINE_string('out', 'docs/findings.md', 'The page.')
 MAX_TARGETS = flags.DEFINE_integer('max_targets', 130_000, 'Bytes scored at each length.', lower_bound=1)
@@ -76,7 +76,8 @@ def write(folder, seeds, minutes):
     f'steps: {", ".join(f"{name} {count}" for name, count in steps.items())}.',
     '',
     f'Two layers, width 64, four heads, trained at L = {language.L} on bytes of the Python standard library (`configs/quickstart.py`) or '
-    'on a synthetic task (`configs/task.py`). Values are one a seed. ' + ' '.join(language.__doc__.split('\n\n')[1].split()),
+    'on a synthetic task (`configs/task.py`). Values are one a seed, or one of all seeds together where the claim says so. F1 to F9 and '
+    'F-leak are these studies; other names are entries of [claims.md](claims.md). ' + ' '.join(language.__doc__.split('\n\n')[1].split()),
   ]
   curves = language.curves(found['language'], seeds)
   page.write(OUT.value, setup, dated, groups, language.lengths(found['language'], seeds), (*curves, language.LENGTHS))

@@ -1,4 +1,4 @@
-"""A model that nobody here trained, SmolLM2-135M, read to four times its context under five readings, with table and figure.
+"""A model that nobody here trained, SmolLM2-135M-Instruct, read up to four times its context under five readings, with table and figure.
 
   make showcase        (or: python scripts/showcase.py)
   python scripts/showcase.py --lengths=2048,16384 --readings=raw,yarn --texts=python --minutes=10 --out=runs/showcase/page.md

@@ -4,8 +4,8 @@
 
 Raffel et al., 2019, arXiv:1910.10683, in the causal form: N = num_buckets, all future distances fall in bucket 0 (under
 `bidirectional` half of the buckets serve the future). T5 itself has no 1/sqrt(d); here scores keep the usual scaling and the bias is
-added after it. All distances from max_distance on share the last bucket, so set max_distance below the training length if the last
-bucket is to be trained.
+added after it. All distances from about .88 max_distance on (N = 32, max_distance = 128) share the last bucket, so set max_distance below
+the training length if the last bucket is to be trained.
 """
 
 import jax

@@ -1,5 +1,5 @@
-"""Tasks: copying up to 16 letters, tested at 20, and sorting up to 12 numbers, tested at 24 (B7); a needle in up to 61 tokens, tested at
-256 by depth (B8); Markov chains read by a model without a mask (B-leak).
+"""Tasks: copying up to 16 letters, tested at 20, and sorting up to 12 numbers, tested at 24 (F7); a needle in up to 61 tokens, tested at
+256 by depth (F8); Markov chains read by a model without a mask (F-leak).
 """
 
 import numpy as np
@@ -114,20 +114,20 @@ def findings(found, seeds):
 
   unmasked = 'rope, no mask'
   return [
-    *[share('B7', f'copy, {arm}: exact match at 16 (the gate, .95)', at('copy', arm, 16)) for arm in COPY],
-    share('B7', 'copy at 20: ALiBi less sinusoidal', at('copy', 'alibi', 20) - at('copy', 'sinusoidal', 20), 0.41),
-    share('B7', 'copy at 20: ALiBi less RoPE', at('copy', 'alibi', 20) - at('copy', 'rope', 20), 0.37),
-    *[share('B7', f'sort, {arm}: exact match at 12 (the gate, .95)', at('sort', arm, 12)) for arm in SORT],
-    share('B7', 'sort at 24: no positions less sinusoidal', at('sort', 'nope', 24) - at('sort', 'sinusoidal', 24)),
-    share('B7', 'sort at 24: randomized less plain sinusoidal', at('sort', 'sinusoidal, randomized', 24) - at('sort', 'sinusoidal', 24)),
-    *[share('B8', f'needle, {arm}: exact match at 61', at('needle', arm, 61)) for arm in NEEDLE],
-    *[share('B8', f'needle, {arm}: in the first quarter of 256', at('needle', arm, FAR)) for arm in NEEDLE],
-    share('B8', 'slopes 2^(-8h/H) less 2^(-h/H), there', at('needle', 'alibi', FAR) - at('needle', 'alibi, wrong slopes', FAR), 0.40),
-    share('B8', 'no positions less ALiBi, there', at('needle', 'nope', FAR) - at('needle', 'alibi', FAR), 0.0),
-    share('B3', 'RoPE with base 10 less that with 10000, there', at('needle', 'rope, base 10', FAR) - at('needle', 'rope', FAR)),
-    share('B8', 'ALiBi at 256: rank correlation of the margin with the distance', at('needle', 'alibi', 'correlation'), -0.8, False),
-    share('B8', 'no positions at 256: accuracy of the best depth less that of the worst', at('needle', 'nope', 'spread')),
-    share('B-leak', 'no mask: nats a token above the optimal predictor', at('markov', unmasked, 'above'), -0.2, False),
-    share('B-leak', 'flagged by the probe `leak`', at('markov', unmasked, 'leaks'), 1.0),
-    share('B-leak', 'flagged by its loss alone, below .9 of the floor', at('markov', unmasked, 'below floor'), 1.0),
+    *[share('F7', f'copy, {arm}: exact match at 16 (the gate, .95)', at('copy', arm, 16)) for arm in COPY],
+    share('F7', 'copy at 20: ALiBi less sinusoidal', at('copy', 'alibi', 20) - at('copy', 'sinusoidal', 20), 0.41),
+    share('F7', 'copy at 20: ALiBi less RoPE', at('copy', 'alibi', 20) - at('copy', 'rope', 20), 0.37),
+    *[share('F7', f'sort, {arm}: exact match at 12 (the gate, .95)', at('sort', arm, 12)) for arm in SORT],
+    share('F7', 'sort at 24: no positions less sinusoidal', at('sort', 'nope', 24) - at('sort', 'sinusoidal', 24)),
+    share('F7', 'sort at 24: randomized less plain sinusoidal', at('sort', 'sinusoidal, randomized', 24) - at('sort', 'sinusoidal', 24)),
+    *[share('F8', f'needle, {arm}: exact match at 61', at('needle', arm, 61)) for arm in NEEDLE],
+    *[share('F8', f'needle, {arm}: in the first quarter of 256', at('needle', arm, FAR)) for arm in NEEDLE],
+    share('F8', 'slopes 2^(-8h/H) less 2^(-h/H), there', at('needle', 'alibi', FAR) - at('needle', 'alibi, wrong slopes', FAR), 0.40),
+    share('F8', 'no positions less ALiBi, there', at('needle', 'nope', FAR) - at('needle', 'alibi', FAR), 0.0),
+    share('F3', 'RoPE with base 10 less that with 10000, there', at('needle', 'rope, base 10', FAR) - at('needle', 'rope', FAR)),
+    share('F8', 'ALiBi at 256: rank correlation of the margin with the distance', at('needle', 'alibi', 'correlation'), -0.8, False),
+    share('F8', 'no positions at 256: accuracy of the best depth less that of the worst', at('needle', 'nope', 'spread')),
+    share('F-leak', 'no mask: nats a token above the optimal predictor', at('markov', unmasked, 'above'), -0.2, False),
+    share('F-leak', 'flagged by the probe `leak`', at('markov', unmasked, 'leaks'), 1.0),
+    share('F-leak', 'flagged by its loss alone, below .9 of the floor', at('markov', unmasked, 'below floor'), 1.0),
   ]

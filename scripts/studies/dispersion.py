@@ -1,4 +1,4 @@
-"""Entropy of attention against ln n beyond the training length (B6): a slope of 1 is attention over all keys alike, 0 a window.
+"""Entropy of attention against ln n beyond the training length (F6): a slope of 1 is attention over all keys alike, 0 a window.
 
 The probe `attention` on the language models at 2, 4 and 8 times L, slopes averaged over layers and heads.
 """
@@ -35,13 +35,13 @@ def slopes(rows):
 
 
 def findings(found, seeds):
-  """All `Finding`s of this file. The gap's threshold is the pilot's, the other two are in the list of claims that was written before it."""
+  """All `Finding`s of this file. The gap's threshold is the pilot's, the other two are the plan's."""
 
   def of(arm, reduce=np.mean):
     return np.asarray([reduce(found[arm, seed]) for seed in seeds])
 
   def say(claim, values, threshold=None, at_least=True):
-    return Finding('B6', claim, '', tuple(map(float, values)), threshold, at_least)
+    return Finding('F6', claim, '', tuple(map(float, values)), threshold, at_least)
 
   return [
     *[say(f'slope of the entropy against ln n, {arm} ({ARMS[arm]})', of(arm)) for arm in READ],

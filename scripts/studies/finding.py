@@ -7,11 +7,11 @@ import operator
 @dataclasses.dataclass(frozen=True)
 class Finding:
   """Attributes:
-  name: as B2 of the list of claims.
+  name: F1 to F9 and F-leak are studies of their own; others are entries of docs/claims.md.
   claim: what should be seen, in words.
   unit: of the values.
-  values: one a seed, in the order of the seeds.
-  threshold: half of the worst seed's effect in a pilot on other seeds; None: reported without a verdict.
+  values: one a seed, in the order of the seeds; or one of all seeds together, where the claim says so.
+  threshold: of the pilot or the plan, never of these seeds; None: reported without a verdict.
   at_least: whether values should reach the threshold, or stay at or below it.
   """
 

@@ -1,7 +1,7 @@
 """Byte-level language models trained at 64 positions, read at up to 8 times that: which encodings hold, and what maps do to RoPE.
 
-B1 (a learned table past its end), B2 (from scratch), B3 (which frequencies), B4 (a short fine-tune), B5 (the early-token account) and B9
-(three lengths). D(n) is the loss on the same last 32 targets with n tokens fed, less that with 64: the protocol `context`.
+F1 is a learned table past its end, F2 models trained from scratch, F3 which frequencies matter, F4 a short fine-tune, F5 the early-token
+account and F9 the three lengths. D(n) is the loss on the same last 32 targets with n tokens fed, less that with 64: the protocol `context`.
 """
 
 import numpy as np
@@ -129,36 +129,36 @@ def findings(found, seeds):
   by_parts = x.mapped('YaRN, rotations, 4', 4 * L) - x.mapped('YaRN, rotations, 4', L)
   gain = np.asarray([[a['in_range'] - a['actual'], a['in_range'] - a['predicted']] for a in accounts])
   out = [
-    nats('B1', 'learned table continued with random rows: D(2L)', x.d('learned', 2 * L), 1.04),
-    nats('B1', 'interpolating its rows at 2L is better than random ones by', x.loss('learned', 2 * L) - x.loss('learned', 2 * L, 1)),
-    nats('B2', 'sinusoidal: D(2L)', x.d('sinusoidal', 2 * L), 1.07),
-    nats('B2', 'sinusoidal: D(4L)', x.d('sinusoidal', 4 * L), 1.13),
-    nats('B2', 'RoPE: D(2L)', x.d('rope', 2 * L), 0.30),
-    nats('B2', 'RoPE: D(4L)', x.d('rope', 4 * L), 1.03),
-    nats('B2', 'T5: D(4L)', x.d('t5', 4 * L), 0.13),
-    nats('B2', 'ALiBi: D(8L) (0.03 was wanted, and not kept by every fresh seed)', x.d('alibi', 8 * L)),
-    flat('B2', 'ALiBi', x.d('alibi', 4 * L), 0.05),
-    flat('B5', 'ALiBi', x.d('alibi', 4 * L), 0.03),
-    nats('B2', 'sinusoidal > RoPE > T5 > ALiBi at 2L, the smallest gap', order, 0.0),
-    nats('B2', 'ALiBi with slopes x 512/L: D(4L)', x.d('alibi, steeper', 4 * L)),
-    nats('B2', 'without positions: loss in distribution above ALiBi’s', x.loss('nope', L) - x.loss('alibi', L)),
-    nats('B6', 'RoPE with scores x ln n / ln L: D(4L) below that of plain RoPE by', x.d('rope', 4 * L) - x.d('rope, log-n', 4 * L)),
-    nats('B3', 'RoPE with base 10: D(4L) below that of base 10000 by', x.d('rope', 4 * L) - x.d('rope, base 10', 4 * L)),
-    nats('B3', 'dynamic NTK within L costs', inside['dynamic NTK'], 0.0, False),
-    nats('B3', 'YaRN (rotations, beta 4) at 4L is better than raw by', at4['raw'] - at4['YaRN, rotations, 4'], 0.72),
-    nats('B3', 'beta 4 is better than 32 at 4L by', at4['YaRN, rotations, 32'] - at4['YaRN, rotations, 4'], 0.24),
-    nats('B3', 'the index ramp is better than rotations (beta 4) at 4L by', at4['YaRN, rotations, 4'] - at4['YaRN, index'], 0.10),
-    nats('B3', 'PI at 4L is better than raw by', at4['raw'] - at4['PI'], 0.31),
-    nats('B3', 'PI at 2L is worse than raw by', x.mapped('PI', 2 * L) - x.mapped('raw', 2 * L), 0.39),
-    nats('B3', 'PI within L costs', inside['PI'], 0.67),
-    nats('B3', 'PI within L costs more than YaRN (rotations, beta 4) by', inside['PI'] - inside['YaRN, rotations, 4'], 0.0),
-    Finding('B3', 'YaRN (rotations, beta 4): D(4L) ÷ that of raw', '', tuple(map(float, by_parts / x.d('rope', 4 * L))), 0.5, False),
-    nats('B3', 'reversed by parts within L costs', inside['reversed by parts'], 0.48),
-    nats('B3', 'reversed by parts at 4L is better than raw by', at4['raw'] - at4['reversed by parts']),
-    nats('B3', 'NTK(8) at 4L is better than NTK(4) by', at4['NTK(4)'] - at4['NTK(8)']),
-    nats('B5', 'ALiBi gains from L to 4L in non-overlapping windows', gain[:, 0], 0.014),
-    nats('B5', 'and less than is predicted without use of far text, by', [a['residual'] for a in accounts], 0.0),
-    Finding('B5', 'predicted ÷ actual gain: what needs no far text', '', tuple(map(float, gain[:, 1] / gain[:, 0])), 0.8),
+    nats('F1', 'learned table continued with random rows: D(2L)', x.d('learned', 2 * L), 1.04),
+    nats('F1', 'interpolating its rows at 2L is better than random ones by', x.loss('learned', 2 * L) - x.loss('learned', 2 * L, 1)),
+    nats('F2', 'sinusoidal: D(2L)', x.d('sinusoidal', 2 * L), 1.07),
+    nats('F2', 'sinusoidal: D(4L)', x.d('sinusoidal', 4 * L), 1.13),
+    nats('F2', 'RoPE: D(2L)', x.d('rope', 2 * L), 0.30),
+    nats('F2', 'RoPE: D(4L)', x.d('rope', 4 * L), 1.03),
+    nats('F2', 'T5: D(4L)', x.d('t5', 4 * L), 0.13),
+    nats('F2', 'ALiBi: D(8L) (0.03 was wanted, and not kept by every fresh seed)', x.d('alibi', 8 * L)),
+    flat('F2', 'ALiBi', x.d('alibi', 4 * L), 0.05),
+    flat('F5', 'ALiBi', x.d('alibi', 4 * L), 0.03),
+    nats('F2', 'sinusoidal > RoPE > T5 > ALiBi at 2L, the smallest gap', order, 0.0),
+    nats('F2', 'ALiBi with slopes x 512/L: D(4L)', x.d('alibi, steeper', 4 * L)),
+    nats('F2', 'without positions: loss in distribution above ALiBi’s', x.loss('nope', L) - x.loss('alibi', L)),
+    nats('F6', 'RoPE with scores x ln n / ln L: D(4L) below that of plain RoPE by', x.d('rope', 4 * L) - x.d('rope, log-n', 4 * L)),
+    nats('F3', 'RoPE with base 10: D(4L) below that of base 10000 by', x.d('rope', 4 * L) - x.d('rope, base 10', 4 * L)),
+    nats('F3', 'dynamic NTK within L costs', inside['dynamic NTK'], 0.0, False),
+    nats('F3', 'YaRN (rotations, beta 4) at 4L is better than raw by', at4['raw'] - at4['YaRN, rotations, 4'], 0.72),
+    nats('F3', 'beta 4 is better than 32 at 4L by', at4['YaRN, rotations, 32'] - at4['YaRN, rotations, 4'], 0.24),
+    nats('F3', 'the index ramp is better than rotations (beta 4) at 4L by', at4['YaRN, rotations, 4'] - at4['YaRN, index'], 0.10),
+    nats('F3', 'PI at 4L is better than raw by', at4['raw'] - at4['PI'], 0.31),
+    nats('F3', 'PI at 2L is worse than raw by', x.mapped('PI', 2 * L) - x.mapped('raw', 2 * L), 0.39),
+    nats('F3', 'PI within L costs', inside['PI'], 0.67),
+    nats('F3', 'PI within L costs more than YaRN (rotations, beta 4) by', inside['PI'] - inside['YaRN, rotations, 4'], 0.0),
+    Finding('F3', 'YaRN (rotations, beta 4): D(4L) ÷ that of raw', '', tuple(map(float, by_parts / x.d('rope', 4 * L))), 0.5, False),
+    nats('F3', 'reversed by parts within L costs', inside['reversed by parts'], 0.48),
+    nats('F3', 'reversed by parts at 4L is better than raw by', at4['raw'] - at4['reversed by parts']),
+    nats('F3', 'NTK(8) at 4L is better than NTK(4) by', at4['NTK(4)'] - at4['NTK(8)']),
+    nats('F5', 'ALiBi gains from L to 4L in non-overlapping windows', gain[:, 0], 0.014),
+    nats('F5', 'and less than is predicted without use of far text, by', [a['residual'] for a in accounts], 0.0),
+    Finding('F5', 'predicted ÷ actual gain: what needs no far text', '', tuple(map(float, gain[:, 1] / gain[:, 0])), 0.8),
   ]
   return out + tuned(x, nats) + reaches(found, seeds)
 
@@ -170,28 +170,28 @@ def flat(name, arm, d_R, margin):
 
 
 def tuned(x, nats):
-  """B4: after a short fine-tune at 4 L."""
+  """F4: after a short fine-tune at 4 L."""
   out, early = [], {name: np.asarray([x.found[f'tuned {name} at {EARLY}', seed] for seed in x.seeds]) for name in TUNED}
   for name in TUNED:
     after = f'{TUNE_STEPS} steps at 4L with {name}: loss at'
     wanted = ' (0.05 was wanted, and not kept by every fresh seed)' if name == 'YaRN' else ''
-    out.append(nats('B4', f'{after} 4L above that of L before{wanted}', x.loss(f'tuned {name}', 4 * L) - x.loss('rope', L)))
+    out.append(nats('F4', f'{after} 4L above that of L before{wanted}', x.loss(f'tuned {name}', 4 * L) - x.loss('rope', L)))
     cost = x.loss(f'tuned {name}', L) - x.loss('rope', L)
-    out.append(nats('B4', f'{after} L above that before', cost, 0.05 if name == 'YaRN' else None, False))
-  return [*out, nats('B4', f'after {EARLY} of these steps: validation loss with PI less that with YaRN', early['PI'] - early['YaRN'], 0.22)]
+    out.append(nats('F4', f'{after} L above that before', cost, 0.05 if name == 'YaRN' else None, False))
+  return [*out, nats('F4', f'after {EARLY} of these steps: validation loss with PI less that with YaRN', early['PI'] - early['YaRN'], 0.22)]
 
 
 def reaches(found, seeds):
-  """B9: how far it is reliable, of all seeds together."""
+  """F9: how far it is reliable, of all seeds together."""
   of, out = {one.encoding: one.reliable.reach for one in lengths(found, seeds)}, []
   for arm, most, at_least in (('sinusoidal', 2, False), ('rope', 4, False), ('alibi', 4, True)):
     reach = (of[arm].passed or L) / L if of[arm] else float('nan')  # nan: the gate failed
-    out.append(Finding('B9', f'{arm}: reliable length, all seeds together', 'L', (reach,), most, at_least))
+    out.append(Finding('F9', f'{arm}: reliable length, all seeds together', 'L', (reach,), most, at_least))
   return out
 
 
 def lengths(found, seeds):
-  """B9: a `statistics.lengths.Lengths` for each arm, over all seeds."""
+  """F9: a `statistics.lengths.Lengths` for each arm, over all seeds."""
   x, out = Numbers(found, seeds), []
   for arm, encoding in ARMS.items():
     rows = [[x.row(arm, seed, n)['by_unit'] for seed in seeds] for n in LENGTHS]

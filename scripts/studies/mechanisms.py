@@ -73,7 +73,7 @@ def extended(runs):
     if overflow == 'random':
       jump = np.convolve(nll_T / weight_T, np.repeat([1.0, -1.0], JUMP) / JUMP, 'valid')  # at t: the mean from t on less that before
       at = JUMP + int(np.argmax(jump))
-      yield 'B1', f'the largest rise between the means of {JUMP} positions is that far from {L}', abs(at - L), 'positions', 2, False
+      yield 'F1', f'the largest rise between the means of {JUMP} positions is that far from {L}', abs(at - L), 'positions', 2, False
 
 
 def twice(runs):
