@@ -90,6 +90,7 @@ def beam(config, enc, params, tokens_BT, doc_BT=None, *, beams, new_tokens, decl
 def _run(job, enc, params, loop, **options):
   """The prompt, then the loop; what came of it, on the host."""
   _check_memory(job, enc, options.get('beams', 1))
+  params = model.numbered(enc, params, job.length_B)
   cache, given = begun(job, enc, params)
   position_BL = given[2]
   go = functools.partial(loop, job.config, enc, params, given=given, new_tokens=job.new_tokens, **options)
@@ -115,7 +116,8 @@ def _check_memory(job, enc, beams):
 def begun(job, enc, params):
   """(cache of all prompt tokens but the last, what a loop is given: last tokens, counts, positions, stops)."""
   slots = job.tokens_BT.shape[1] + job.new_tokens
-  longest = int(max(job.length_B.max(), 0 if enc.positions else slots))
+  # What is made of a length is given as numbers, so that another declared length needs no other program.
+  longest = int(job.length_B.max()) if enc.positions else slots if enc.numbers else max(int(job.length_B.max()), slots)
   cache, position_BL = prefill(job.config, enc, params, job.tokens_BT, job.count_B, job.length_B, job.row_B, slots=slots, longest=longest)
   return cache, (job.tokens_BT[:, -1], job.count_B, position_BL, job.stop_X)
 
@@ -189,7 +191,7 @@ def beam_loop(config, enc, params, cache, given, limit, *, new_tokens, beams):
     score_BM, best_BM = jax.lax.top_k((score_BM[..., None] + logp_BMV).reshape(batch, -1), beams)
     parent_BM, token_BM = best_BM // vocab, best_BM % vocab
     logp_BM = jnp.take_along_axis(logp_BMV.reshape(batch, -1), best_BM, axis=1)
-    logp_BM = jnp.where(score_BM > -jnp.inf, logp_BM, -jnp.inf)
+    logp_BM = jnp.where(score_BM == -jnp.inf, -jnp.inf, logp_BM)  # what is no number stays one, and ends the search
     cache = kv.rows(cache, (jnp.arange(batch)[:, None] * beams + parent_BM).reshape(-1))
     (tokens, logp, count, done) = jax.tree.map(lambda x: _of(x, parent_BM), (*found, done_BM))
     found = _put(tokens, n, token_BM), _put(logp, n, logp_BM), count + ~done

@@ -6,14 +6,12 @@ import os
 import pathlib
 import platform
 
-from pe_jax import process
-
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'tensorflow-datasets', 'numpy', 'pe_jax')
 ROOT = pathlib.Path(__file__).parent
 
 
-def of_process(path, long):
-  """The environment of this process. `path`: the attention's, as from `attention.paths`; `long`: whether the length is blockwise's."""
+def of_process(path, options):
+  """The environment of this process. `path`: the attention's, as from `attention.paths`; `options`: the compiler's for the step."""
   import jax
 
   device = jax.devices()[0]
@@ -27,7 +25,7 @@ def of_process(path, long):
     'libtpu_init_args': os.environ.get('LIBTPU_INIT_ARGS', ''),
     'matmul_precision': jax.config.jax_default_matmul_precision or '',
     'x64': jax.config.jax_enable_x64,
-    'compiler_options': process.options(long),
+    'compiler_options': options,
     'attention': path,
     'backend': device.platform,
     'device_kind': device.device_kind,

@@ -7,6 +7,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pe_jax import cache as kv
 from pe_jax import loss
@@ -61,7 +62,7 @@ def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None, alo
     join = functools.partial(kv.put, cache)
     where, cache, alone = kv.extend(cache, *where)
 
-  check_length(enc, where.j_BS.shape[1])
+  check_length(enc, where.longest)
   decoder = Decoder(config.model, enc, join)
   x_BTD, layers = decoder.apply({'params': params['decoder']}, tokens_BT, where, alone or where, params['encoding'], key_B)
   return x_BTD, None if cache is None else kv.filled(cache, layers)
@@ -86,6 +87,17 @@ def head(config, params):
   """(weights float32 (V, D), bias (V,) or None)."""
   decoder = params['decoder']
   return decoder['embed']['embedding'] if config.model.tie_head else decoder['head']['kernel'].T, decoder.get('head_bias')
+
+
+def numbered(enc, params, length_X):
+  """The parameters with what the record can be given as numbers (`Encoding.numbers`) for documents of these lengths."""
+  numbers = enc.numbers(np.unique(length_X)) if enc.numbers else {}
+  return {**params, 'encoding': _merged(params['encoding'], numbers)}
+
+
+def _merged(tree, other):
+  """The nested dicts as one."""
+  return {**tree, **{key: _merged(tree[key], value) if key in tree else value for key, value in other.items()}}
 
 
 def check_length(enc, length):

@@ -83,8 +83,13 @@ def _jit(config, train_step, eval_step, devices):
 
 
 def _compiled(config, grid, train_step):
-  options = {} if config.model.platform == 'tpu' else process.options(long=config.train_length >= attention.LONG)
-  return jax.jit(within(grid, train_step), donate_argnums=0, compiler_options=options)
+  return jax.jit(within(grid, train_step), donate_argnums=0, compiler_options=options(config))
+
+
+def options(config):
+  """Compiler options of the training step; pmap takes none."""
+  none = config.parallel == 'pmap' or config.model.platform == 'tpu'
+  return {} if none else process.options(long=config.train_length >= attention.LONG)
 
 
 @dataclasses.dataclass(frozen=True)

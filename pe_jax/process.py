@@ -3,8 +3,9 @@
 - Compiled programs are kept in a cache folder of the user, so that a second start need not compile: JAX_COMPILATION_CACHE_DIR names another
   folder, an empty value turns it off.
 - On the CPU backend a training step is compiled with faster matrix products (`options`). PE_JAX_CPU_OPTIONS=off leaves XLA as it comes.
-- malloc should use huge pages (GLIBC_TUNABLES=glibc.malloc.hugetlb=1). That must stand in the environment before the process starts: `make`
-  and the scripts set it for what they start, anything else is told once.
+- malloc should use huge pages and keep what it has (GLIBC_TUNABLES): a step's arrays are as large as the last step's, and given back to the
+  system each time their pages are cleared anew, a tenth of a small model's step. That must stand in the environment before the process
+  starts: `make` and the scripts set it for what they start, anything else is told once.
 """
 
 import importlib.metadata
@@ -13,7 +14,8 @@ import pathlib
 import re
 import sys
 
-HUGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
+KEPT = 2**34  # bytes that a process may hold without using them
+MALLOC = {'GLIBC_TUNABLES': f'glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold={KEPT}:glibc.malloc.arena_max=1'}
 ALONE = {'PE_JAX_COORDINATOR': ''}  # what a script starts belongs to no run of several processes (join.py)
 # Each product by itself: fused with what stands around it (LIBRARY_FUSION_TYPE_DOT) the sums of attention's gradients for queries and keys
 # wider than values end the process with a segmentation fault (jaxlib 0.10.2), and it is no faster.
@@ -22,8 +24,9 @@ CPU_OPTIONS = {'xla_cpu_experimental_ynn_fusion_type': 'LIBRARY_FUSION_TYPE_INDI
 
 def prepare(environment=os.environ):
   """Sets what can be set before jax is imported, unless the user has."""
-  cache = pathlib.Path(environment.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'pe_jax' / 'compiled'
-  environment.setdefault('JAX_COMPILATION_CACHE_DIR', str(cache))
+  home = environment.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
+  if not home.startswith('~'):  # as it does for a user whom the system does not know, in a container: then nothing is kept
+    environment.setdefault('JAX_COMPILATION_CACHE_DIR', str(pathlib.Path(home) / 'pe_jax' / 'compiled'))
   environment.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.2')
 
 
@@ -34,8 +37,8 @@ def joined():
 
 
 def child_environment():
-  """The environment for a process that trains by itself: this one's, with huge pages where glibc knows them."""
-  return (HUGE_PAGES if sys.platform == 'linux' else {}) | os.environ | ALONE
+  """The environment for a process that trains by itself: this one's, with the settings of malloc where there is glibc."""
+  return (MALLOC if sys.platform == 'linux' else {}) | os.environ | ALONE
 
 
 def options(long=False):
@@ -76,5 +79,5 @@ def hint():
   import jax
 
   if jax.default_backend() == 'cpu' and sys.platform == 'linux' and 'GLIBC_TUNABLES' not in os.environ:
-    return 'faster on this CPU with GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in the environment'
+    return f'faster on this CPU with GLIBC_TUNABLES={MALLOC["GLIBC_TUNABLES"]} in the environment'
   return ''

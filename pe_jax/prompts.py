@@ -90,9 +90,10 @@ def _left_padded(tokens_BT, real_BT):
 def _declared(count_B, new_tokens, declared_length):
   """The final length of each row's text."""
   whole_B = count_B + new_tokens
-  if declared_length is None:
-    return whole_B
-  length_B = np.broadcast_to(np.asarray(declared_length), whole_B.shape)
+  length_B = np.asarray(whole_B if declared_length is None else declared_length)
+  if length_B.shape not in ((), whole_B.shape):
+    raise ConfigError(f'declared length: {length_B.size} of them, and there are {whole_B.size} prompts (one for all, or one for each)')
+  length_B = np.broadcast_to(length_B, whole_B.shape)
   if (length_B < whole_B).any():
     row = int(np.argmax(length_B < whole_B))
     raise ConfigError(

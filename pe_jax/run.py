@@ -21,8 +21,9 @@ from pe_jax import attention, decode, encodings, evaluate, model, prompts, sampl
 from pe_jax import probes as probes_lib
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.data import tokenizer as tokenizer_lib
-from pe_jax.encodings.base import Encoding, Where
+from pe_jax.encodings.base import Encoding, Where, run_start
 from pe_jax.errors import ConfigError, DataError
+from pe_jax.weights import card
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,15 +62,14 @@ class Run:
     Args:
       tokens: int (B, T) or (T,) token ids, BOS included if the model has one.
       encoding: another encoding than the trained one.
-      pos, doc: positions and documents (0 is padding); by default each row is one document from position 0.
+      pos, doc: positions, which rise within a document, and documents (0 is padding); by default each row is one document, and each
+        document begins at position 0.
     """
     tokens_BT = jnp.atleast_2d(jnp.asarray(tokens, jnp.int32))
     if int(tokens_BT.min()) < 0 or int(tokens_BT.max()) >= self.config.model.vocab_size:
       raise ConfigError(f'tokens: ids must be in 0 .. {self.config.model.vocab_size - 1}')
-    pos_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1], dtype=jnp.int32)[None], tokens_BT.shape) if pos is None else jnp.asarray(pos)
-    doc_BT = jnp.ones_like(tokens_BT) if doc is None else jnp.asarray(doc)
     enc = self.encoding(encoding, tokens_BT.shape[1])
-    return _logits(attention.reading(self.config), enc, self.params, tokens_BT, pos_BT, doc_BT)
+    return _logits(attention.reading(self.config), enc, self.params, tokens_BT, *_placed(tokens_BT.shape, pos, doc))
 
   def evaluate(
     self,
@@ -113,7 +113,7 @@ class Run:
     beams: int = 0,
     seed: int = 0,
     length: int | None = None,
-    stop: int | Sequence[int] = (),
+    stop: int | Sequence[int] | None = None,
   ) -> decode.Generation:
     """Continues a text, or several at once.
 
@@ -125,7 +125,7 @@ class Run:
       beams: beams of a beam search instead; 0: none.
       seed: of the draws.
       length: the declared final length in tokens; by default each prompt's with its new tokens.
-      stop: token ids that end a text.
+      stop: token ids that end a text; None: those of the card of an imported run, else none.
 
     Returns a `decode.Generation` with `text`: the whole texts, of a beam search a list for each.
     """
@@ -133,7 +133,7 @@ class Run:
     texts = [_ids(tokenizer, one) for one in _prompts(prompt)]
     enc = self.encoding(encoding, length or max(map(len, texts), default=0) + new_tokens)
     given = (attention.reading(self.config), enc, self.params, *prompts.padded(texts))
-    more = {'new_tokens': new_tokens, 'declared_length': length, 'stop': stop}
+    more = {'new_tokens': new_tokens, 'declared_length': length, 'stop': card.ends(self.workdir) if stop is None else stop}
     if beams:
       if (temperature, top_k, top_p) != (1.0, 0, 1.0):
         raise ConfigError(f'beams: {beams}, and a beam search draws nothing (leave out temperature, top_k and top_p)')
@@ -183,6 +183,21 @@ def _ids(tokenizer, prompt):
   return ids if tokenizer.bos is None else np.append(np.int32(tokenizer.bos), ids)
 
 
-def _logits(config, enc, params, tokens_BT, pos_BT, doc_BT):
-  where = enc.placed(Where.forward(pos_BT, doc_BT, config.model.causal))
+def _placed(shape, pos, doc):
+  """(positions, documents, whether positions rise by one within each document)."""
+  doc_BT = np.ones(shape, np.int32) if doc is None else np.atleast_2d(np.asarray(doc, np.int32))
+  if doc_BT.shape != shape:
+    raise ConfigError(f'doc: a document for each token is wanted, and tokens have shape {shape}, documents {doc_BT.shape}')
+  index_BT = np.broadcast_to(np.arange(shape[1], dtype=np.int32)[None], shape)
+  pos_BT = index_BT - np.asarray(run_start(doc_BT)) if pos is None else np.atleast_2d(np.asarray(pos, np.int32))
+  if pos_BT.shape != shape:
+    raise ConfigError(f'pos: a position for each token is wanted, and tokens have shape {shape}, positions {pos_BT.shape}')
+  step_BT = np.diff(pos_BT, axis=1)[(doc_BT[:, 1:] == doc_BT[:, :-1]) & (doc_BT[:, 1:] > 0)]
+  if (step_BT < 1).any():
+    raise ConfigError('pos: positions must rise within a document, and there are two that do not')
+  return pos_BT, doc_BT, bool((step_BT == 1).all())
+
+
+def _logits(config, enc, params, tokens_BT, pos_BT, doc_BT, contiguous):
+  where = enc.placed(Where.forward(jnp.asarray(pos_BT), jnp.asarray(doc_BT), config.model.causal, contiguous))
   return jax.jit(functools.partial(model.apply, config, enc))(params, tokens_BT, where)

@@ -113,4 +113,4 @@ def environment(config):
   enc, length = encodings.make(config.encoding, model.dims(config)), config.train_length
   records = [record for _, record in enc.schedule] or [enc]
   taken = [attention.paths(config, record, length, single=config.data.packing == 'pad') for record in records]
-  return environment_lib.of_process(', then '.join(taken), long=length >= attention.LONG)
+  return environment_lib.of_process(', then '.join(taken), parallel.options(config))

@@ -28,7 +28,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUICK = flags.DEFINE_boolean('quick', False, 'Smaller sizes and fewer rounds.')
 ONLY = flags.DEFINE_list('only', [], f'Some of: {", ".join(NAMES)}.')
 ROUNDS = flags.DEFINE_integer('rounds', 0, 'Rounds; 0: 10, or 5 of a quick run.', lower_bound=0)
-OUT = flags.DEFINE_string('out', 'docs/performance.md', 'The page; its data goes beside it, as .json.')
+OUT = flags.DEFINE_string(
+  'out', '', 'The page; its data goes beside it, as .json. Default: docs/performance.md; of a quick run runs/bench/quick.md.'
+)
 PEERS = flags.DEFINE_string('peers', '', "Python of an environment with the peers; '': the one that `make bench` makes, if it is there.")
 PEER = flags.DEFINE_multi_string('peer', [], 'A checkout to run too: nanodo=PATH.')
 
@@ -37,11 +39,12 @@ def main():
   """One benchmark after the other; the page is written after each, so that an interrupted run leaves what it has."""
   chosen = checked(ONLY.value) or NAMES
   interpreter, nanodo = peers_python(PEERS.value), checkout(PEER.value)
-  out = pathlib.Path(OUT.value)
+  out = pathlib.Path(OUT.value or ('runs/bench/quick.md' if QUICK.value else 'docs/performance.md'))
+  out.parent.mkdir(parents=True, exist_ok=True)
 
   from benchmarks import growth, machine, report, rounds
 
-  sections = report.read(out) if ONLY.value else {}
+  sections = report.read(out)  # each with its date: what an interrupted run has not reached stays
   count = ROUNDS.value or (5 if QUICK.value else 10)
   with tempfile.TemporaryDirectory() as folder, contextlib.closing(rounds.Bench(interpreter, folder)) as bench:
     for name in chosen:

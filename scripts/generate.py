@@ -24,6 +24,7 @@ TOP_K = flags.DEFINE_integer('top_k', 0, 'Draw among that many likeliest tokens;
 TOP_P = flags.DEFINE_float('top_p', 1.0, 'Draw among the fewest tokens that have this probability together.')
 BEAMS = flags.DEFINE_integer('beams', 0, 'Search for the likeliest text with that many beams, and draw nothing; 0: draw.')
 SEED = flags.DEFINE_integer('seed', 0, 'Of the draws.', lower_bound=0)
+STOP = flags.DEFINE_list('stop', None, "Token ids that end the text, '' for none; default: those that an imported checkpoint names.")
 LENGTH = flags.DEFINE_integer('length', 0, 'Declared final length in tokens, for what depends on it; 0: prompt and new tokens.')
 STEP = flags.DEFINE_string('step', 'last', "Checkpoint: 'last', 'best' (by validation loss) or a step.")
 
@@ -54,6 +55,7 @@ def main():
     beams=BEAMS.value,
     seed=SEED.value,
     length=LENGTH.value or None,
+    stop=None if STOP.value is None else [cli.integer('stop', one) for one in STOP.value],
   )
   sys.stdout.reconfigure(encoding='utf-8')
   print(found.text[0][0] if BEAMS.value else found.text[0], flush=True)

@@ -148,7 +148,8 @@ ROWS = (
     'restored where it was saved',
     SAVED,
     '  abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)\n',
-    '  abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=jax.tree.leaves(like)[0].sharding), like)\n',
+    '  first = jax.sharding.SingleDeviceSharding(jax.devices()[0])\n'
+    '  abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=first), like)\n',
     ('tests/test_train.py::test_a_state_saved_on_four_devices_is_the_same_on_one_and_on_eight',),
   ),
   # One writer, one configuration

@@ -175,6 +175,21 @@ def test_the_path_is_chosen_by_what_a_record_does_and_by_length():
   assert attention.paths(config, mixed, 32_768) == 'blockwise, chunked'
 
 
+def test_at_the_default_length_no_chunk_is_multiplied_with_keys_that_none_of_its_queries_sees():
+  """Of 512 x 512 pairs in chunks of 128, 10 of 16."""
+  enc = encodings.make('alibi', DIMS)
+  pos, doc = tiny.row(512, total=512)
+  where, x = Where.forward(pos, doc), jnp.zeros((1, 512, 4, 8))
+
+  def flops(method):
+    def out(x):
+      return attention.attend(enc, enc.tables({}, where), x, x, x, where, method)
+
+    return jax.jit(out).lower(x).compile().cost_analysis()['flops']
+
+  assert 0.6 < flops('chunked') / flops('dense') < 0.66
+
+
 def test_skew_is_a_toeplitz_matrix():
   for queries, keys in ((1, 1), (1, 5), (5, 1), (4, 6), (6, 4)):
     values = jnp.arange(2 * (queries + keys - 1), dtype=jnp.float32).reshape(2, -1)

@@ -461,11 +461,39 @@ def test_a_model_without_a_mask_is_refused():
 
 
 @shares
-def test_logits_that_are_no_numbers_end_it():
+@pytest.mark.parametrize('beams', [0, 2])
+def test_logits_that_are_no_numbers_end_it(beams):
   rows, _, _ = decoded('rope')
   config, enc, params = tiny.made('rope')
+  how = functools.partial(decode.beam, beams=beams) if beams else decode.generate
   with pytest.raises(NotFinite, match=r"logits under 'rope' are not finite"):
-    decode.generate(config, enc, jax.tree.map(lambda x: x * np.nan, params), *prompts.padded(rows), new_tokens=6)
+    how(config, enc, jax.tree.map(lambda x: x * np.nan, params), *prompts.padded(rows), new_tokens=6)
+
+
+def test_a_declared_length_of_a_hundred_million_takes_no_table_of_all_lengths():
+  """25 GB of frequencies, were there a row for every length; and another length is no other program."""
+  config, enc, params = tiny.made('dynamic_ntk(factor=2)')
+  rows = prompts.padded([[1, 2, 3]])
+  found = [decode.generate(config, enc, params, *rows, new_tokens=3, declared_length=n) for n in (6, 100_000_000)]
+  before = decode.sample_loop._cache_size()
+  decode.generate(config, enc, params, *rows, new_tokens=3, declared_length=50_000_000)
+  assert decode.sample_loop._cache_size() == before
+  assert not np.array_equal(found[0].logp, found[1].logp)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'says'),
+  [
+    ({'new_tokens': 3_000_000_000}, 'declared length: 3000000003 tokens are more than positions can count'),
+    (
+      {'new_tokens': 3, 'declared_length': [9, 9, 9]},
+      r'declared length: 3 of them, and there are 2 prompts \(one for all, or one for each\)',
+    ),
+  ],
+)
+def test_lengths_that_no_text_can_have_are_refused(settings, says):
+  with pytest.raises(ConfigError, match=says):
+    decode.generate(*tiny.made('rope'), *prompts.padded([[1, 2, 3], [4, 5]]), **settings)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import optax
 import pytest
 import tiny_runs as runs
 
-from pe_jax import encodings, model, optim, parallel, resolve, step
+from pe_jax import encodings, model, optim, parallel, process, resolve, step
 from pe_jax.data import packing
 from pe_jax.errors import ConfigError
 
@@ -100,6 +100,22 @@ def test_twenty_steps_have_the_same_losses_however_they_are_spread(name, accumul
   np.testing.assert_allclose(numbers[:, 2], want[:, 2], atol=1e-4, rtol=1e-4)
   np.testing.assert_allclose(sums, want_sums, rtol=1e-5)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), params, want_params)
+
+
+def test_a_step_takes_its_state_over():
+  """Parameters and optimizer are in memory once."""
+  spread, state = made(config(), jax.devices())
+  before = jax.tree.leaves((state.params, state.opt))
+  spread.step(state, spread.put_batch(batches()[0]))
+  assert all(x.is_deleted() for x in before)
+
+
+def test_the_step_is_compiled_with_the_options(monkeypatch):
+  monkeypatch.setattr(process, 'options', lambda long: {'xla_no_such_option': True})
+  assert parallel.options(config(parallel='pmap')) == {}
+  spread, state = made(config(), jax.devices())
+  with pytest.raises(Exception, match='xla_no_such_option'):
+    spread.step(state, spread.put_batch(batches()[0]))
 
 
 def test_dropout_changes_the_losses_and_its_seed_too():

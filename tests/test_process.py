@@ -1,5 +1,7 @@
 """Process settings: set where the user has not, never in the way."""
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +19,22 @@ def test_what_the_user_has_set_stays():
   assert environment['JAX_COMPILATION_CACHE_DIR'] == '/somewhere/pe_jax/compiled'
 
 
-def test_a_child_gets_huge_pages_unless_the_user_says_otherwise(monkeypatch):
+def test_a_user_without_a_home_has_no_cache_and_no_error(monkeypatch):
+  monkeypatch.setattr('os.path.expanduser', lambda path: path)  # what it gives where the system does not know the user
+  environment = {}
+  process.prepare(environment)
+  assert 'JAX_COMPILATION_CACHE_DIR' not in environment
+
+
+def test_make_sets_for_malloc_what_scripts_set():
+  makefile = (pathlib.Path(__file__).parent.parent / 'Makefile').read_text()
+  assert f'export GLIBC_TUNABLES ?= {process.MALLOC["GLIBC_TUNABLES"]}\n' in makefile
+
+
+def test_a_child_gets_the_settings_of_malloc_unless_the_user_says_otherwise(monkeypatch):
   monkeypatch.delenv('GLIBC_TUNABLES', raising=False)
   monkeypatch.setattr('sys.platform', 'linux')
-  assert process.child_environment()['GLIBC_TUNABLES'] == 'glibc.malloc.hugetlb=1'
+  assert process.child_environment()['GLIBC_TUNABLES'] == process.MALLOC['GLIBC_TUNABLES']
   assert 'GLIBC_TUNABLES' in process.hint()
   monkeypatch.setenv('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=0')
   assert process.child_environment()['GLIBC_TUNABLES'] == 'glibc.malloc.hugetlb=0'

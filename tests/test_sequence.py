@@ -38,6 +38,16 @@ def test_eight_devices_give_the_numbers_of_one(spec, attention):
   assert tiny.error(jnp.where(real, spread, 0), jnp.where(real, whole, 0)) < 1e-5
 
 
+def test_what_fills_up_the_devices_is_no_text():
+  """61 tokens are 64 over eight devices, and a table of 61 rows serves them."""
+  config, enc, params = tiny.made('learned(max_length=61)')
+  tokens, targets = tiny.tokens(1, 61), tiny.tokens(1, 61, seed=1)
+  where = Where.forward(*tiny.row(61, total=61))
+  whole = loss.nll(jax.jit(lambda p: model.apply(config, enc, p, tokens, where))(params), targets)
+  spread = jax.jit(lambda p: sequence.nll(config, enc, p, tokens, targets, where))(params)
+  assert tiny.error(spread, whole) < 1e-5
+
+
 def test_a_long_text_is_evaluated_over_all_devices(monkeypatch):
   """Rows of 61 tokens, which eight devices do not divide; the same sums by position as a row to each device."""
   config, enc, params = tiny.made('alibi')

@@ -12,7 +12,6 @@ import tiny_weights as made
 from pe_jax import cache as kv
 from pe_jax import encodings, model
 from pe_jax.encodings.base import Where
-from pe_jax.evaluate import score
 from pe_jax.weights import importing
 
 LENGTHS = (made.SHORT, made.LONG)
@@ -108,8 +107,7 @@ def error(logits_TV, name, length):
 def _given(read):
   """The parameters with the encoding's numbers among them."""
   config, enc, params = read
-  numbers = enc.numbers(np.asarray(LENGTHS)) if enc.numbers else {}
-  return config, enc, {**params, 'encoding': score.merged(params['encoding'], numbers)}
+  return config, enc, model.numbered(enc, params, LENGTHS)
 
 
 def _program(programs, config, enc, what, function):

@@ -61,6 +61,8 @@ def encoding(dims, *, npos_max=64):
     raise ConfigError(f'encoding: cope needs npos_max of at least 2, not {npos_max}')
 
   def score(tables, q, k, where):
+    if q.shape[-1] != dims.head_dim:
+      raise ConfigError(f'encoding: cope has embeddings of head_dim={dims.head_dim}, and beside it queries are {q.shape[-1]} wide')
     s = scores(q, k)
     return s + added(q, s, where.visible_BTS()[:, None], tables['table'])
 

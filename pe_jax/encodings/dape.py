@@ -40,7 +40,7 @@ def encoding(dims, inner='kerple', *, hidden=32):
     return {'network': network | {'b': jnp.zeros(hidden)}, 'inner': biased.parameters(key)}
 
   def score(tables, q, k, where):
-    s = scores(q, k)
+    s = scores(q, k, dims.head_dim)
     b = jnp.broadcast_to(biased.added(tables['inner'], where), s.shape)
     return s + b + network(tables['network'], s, b)
 

@@ -30,13 +30,13 @@ def encoding(dims, *inner):
       )
 
   def layer(n):
-    return side_by_side([part(r.at_layer(n), m) for m, r in enumerate(records)], share.num_heads)
+    return side_by_side([part(r.at_layer(n), m) for m, r in enumerate(records)], share.num_heads, dims.head_dim)
 
   return Encoding(**together(records), layer=layer, traits=joint_traits(records))
 
 
-def side_by_side(parts, size):
-  """One layer's record: part m does its work on heads m size .. (m + 1) size - 1."""
+def side_by_side(parts, size, width):
+  """One layer's record: part m does its work on heads m size .. (m + 1) size - 1. `width`: head_dim."""
 
   def some(slot):
     return any(getattr(p, slot) for p in parts)
@@ -51,7 +51,7 @@ def side_by_side(parts, size):
 
   def score(tables, q_BTHK, k_BSGK, where):
     qk = zip(parts, *(jnp.split(x, len(parts), axis=2) for x in (q_BTHK, k_BSGK)), strict=True)
-    return jnp.concatenate([p.score(tables, q, k, where) if p.score else scores(q, k) for p, q, k in qk], axis=1)
+    return jnp.concatenate([p.score(tables, q, k, where) if p.score else scores(q, k, width) for p, q, k in qk], axis=1)
 
   def distance_bias(tables, distance):
     nothing = jnp.zeros((size, *distance.shape), jnp.float32)

@@ -64,8 +64,7 @@ def batches(config, enc, params, rows, advance=lambda tokens: None, programs=Non
   config, length = attention.reading(config), rows.tokens_BT.shape[1]
   devices = jax.devices()
   grid = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
-  numbers = enc.numbers(np.unique(rows.piece_lengths())) if enc.numbers else {}
-  params = hosts.place({**params, 'encoding': merged(params['encoding'], numbers)}, NamedSharding(grid, P()))
+  params = hosts.place(model.numbered(enc, params, rows.piece_lengths()), NamedSharding(grid, P()))
   long = over_devices(length)
   size = 1 if long else -(-max(1, min(TOKENS_A_BATCH // length, len(rows))) // len(devices)) * len(devices)
   split = NamedSharding(grid, P()) if long else NamedSharding(grid, P('data'))
@@ -111,11 +110,6 @@ def program(enc, length):
   computed = encodings.program(encodings.parse(enc.spec)) if enc.numbers else enc.spec
   # A text over several devices meets the others' keys turned or not.
   return computed, enc.traits.cache if over_devices(length) else ''
-
-
-def merged(tree, other):
-  """The nested dicts as one."""
-  return {**tree, **{key: merged(tree[key], value) if key in tree else value for key, value in other.items()}}
 
 
 def _shapes(tree):

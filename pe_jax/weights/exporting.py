@@ -15,6 +15,7 @@ from pe_jax import encodings, hf_config
 from pe_jax import workdir as workdir_lib
 from pe_jax.data import tokenizer as tokenizer_lib
 from pe_jax.errors import ConfigError, UserError, WriteError
+from pe_jax.weights import card as card_lib
 from pe_jax.weights import families, positions, vocabulary
 from pe_jax.weights.family import PLAIN
 from pe_jax.weights.hf_folder import SINGLE
@@ -31,7 +32,7 @@ def run(run, folder):
     raise WriteError(f'{folder}: is not an empty folder (choose another one)')
   family, keys = chosen(run.config)
   tensors = tensors_of(family, run.config, run.params)
-  card = _card(run.workdir)
+  card = card_lib.read(run.workdir)
   special = tokenizer(run.config.data.tokenizer, folder) | {name: card.get(name) for name in ('eos_token_id', 'pad_token_id')}
   with workdir_lib.writing(folder / SINGLE):
     _safetensors().save_file(tensors, folder / SINGLE, metadata={'format': 'pt'})
@@ -39,12 +40,6 @@ def run(run, folder):
     workdir_lib.write(folder / 'generation_config.json', json.dumps(card['generation'], indent=2) + '\n')
   workdir_lib.write(folder / 'config.json', json.dumps({**keys, **special}, indent=2) + '\n')
   return family.model_type
-
-
-def _card(workdir):
-  """What an imported run knows of its source: the tokens that end and fill a text, and how it is continued."""
-  card = pathlib.Path(workdir) / 'card.json'
-  return json.loads(card.read_text()) if card.is_file() else {}
 
 
 def chosen(config):

@@ -21,6 +21,7 @@ from pe_jax import encodings, fingerprint, hf_config, model, progress, resolve, 
 from pe_jax import workdir as workdir_lib
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.errors import ConfigError, DataError
+from pe_jax.weights import card as card_lib
 from pe_jax.weights import families, gguf_file, hf_folder, positions, vocabulary
 
 
@@ -62,7 +63,7 @@ def _write(folder, config, params, card):
   """DONE comes last: a folder without it is no run yet, and the same command begins again."""
   workdir_lib.write(folder / 'config.json', config_lib.to_json(config))
   workdir_lib.write_environment(folder, train.environment(config))
-  workdir_lib.write_json(folder / 'card.json', card)
+  workdir_lib.write_json(folder / card_lib.NAME, card)
   with contextlib.closing(Checkpoints(folder)) as checkpoints:
     if checkpoints.latest() is None:
       checkpoints.save(0, {'params': params}, {'position': None, 'targets': 0})

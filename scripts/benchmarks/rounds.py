@@ -91,7 +91,7 @@ def environment(module, settings):
       flags = ' '.join(f'--{name}={value}' for name, value in process.CPU_OPTIONS.items())
       env['XLA_FLAGS'] = f'{env.get("XLA_FLAGS", "")} {flags}'.strip()
   else:
-    env = {name: value for name, value in os.environ.items() if name not in process.HUGE_PAGES}
+    env = {name: value for name, value in os.environ.items() if name not in process.MALLOC}
   return env | {'JAX_PLATFORMS': 'cpu', 'HF_HUB_OFFLINE': '1', 'PYTHONUNBUFFERED': '1'}
 
 

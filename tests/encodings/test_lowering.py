@@ -107,3 +107,17 @@ def test_evaluation_and_decoding_can_be_made_for_accelerators(spec):
   for platform in ('tpu', 'cuda'):  # the same program for both: a step of decoding is dense
     assert {attention.choose(enc.at_layer(n), 1, LENGTH, 'auto', platform) for n in range(2)} == {'dense'}
   check(('tpu', 'cuda'), decode, ())
+
+
+def test_a_prompt_can_be_read_into_a_cache_on_accelerators(spec):
+  """The queries of a prompt look at keys in slots: of the kernels only our own serves that, where nothing but distance counts."""
+
+  def prefill(config, enc, params):
+    cache = kv.create(config.model, enc, 2, LENGTH, LENGTH)
+    two = jax.ShapeDtypeStruct((2, LENGTH), jnp.int32)
+    return (lambda params, cache, t, p, d: model.hidden(config, enc, params, t, (p, d), cache=cache)), (params, cache, two, two, two)
+
+  config, enc, params = tiny.made(spec, dtype='bfloat16', platform='tpu', attention_chunk=24)
+  expected = attention.paths(config, stage(enc), LENGTH, same=False).split(', ')
+  assert not {'splash', 'cudnn'} & {*expected}
+  check(('tpu',), prefill(config, enc, params), expected)

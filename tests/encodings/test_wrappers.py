@@ -107,6 +107,12 @@ def test_heads_of_different_widths_are_refused_before_compilation():
     )
 
 
+def test_cope_beside_a_rotation_that_widens_heads_is_refused_before_compilation():
+  params = tiny.made('nope')[2] | {'encoding': encodings.make('stack(pope, cope)', DIMS).parameters(jax.random.PRNGKey(0))}
+  with pytest.raises(ConfigError, match='cope has embeddings of head_dim=8, and beside it queries are 16 wide'):
+    run('stack(pope, cope)', params)
+
+
 @pytest.mark.parametrize(
   ('text', 'canonical'),
   [
