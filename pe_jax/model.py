@@ -62,7 +62,7 @@ def hidden(config, enc, params, tokens_BT, where, *, key_B=None, cache=None, alo
     join = functools.partial(kv.put, cache)
     where, cache, alone = kv.extend(cache, *where)
 
-  check_length(enc, where.longest)
+  check_length(enc, min(where.j_BS.shape[1], where.longest))  # neither padding to devices nor a bound of lengths is text
   decoder = Decoder(config.model, enc, join)
   x_BTD, layers = decoder.apply({'params': params['decoder']}, tokens_BT, where, alone or where, params['encoding'], key_B)
   return x_BTD, None if cache is None else kv.filled(cache, layers)
