@@ -43,10 +43,10 @@ def write(folder, seeds, minutes):
 
   from pe_jax import launch
 
-  steps = {'language': 1200, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'sort': 2000, 'needle': 600, 'markov': 300}
+  steps = {'language': 1200, 'few files': 600, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'sort': 1200, 'needle': 600, 'markov': 300}
   steps = dict.fromkeys(steps, 30) if QUICK.value else steps
   for jobs, name in (
-    (language.jobs(folder, seeds, steps['language']), 'language models'),
+    (language.jobs(folder, seeds, steps['language'], steps['few files']), 'language models'),
     (language.tuning_jobs(folder, seeds, steps['tuning']), 'fine-tuning'),
     (algorithms.jobs(folder, seeds, steps), 'tasks'),
   ):

@@ -77,8 +77,8 @@ FAULTS = (
   Fault(
     'bfloat16 phases',
     'pe_jax/encodings/phases.py',
-    'return cos_sin_of_words(*_with_words(position, frequency_F))',
-    'return tuple(x.astype(jnp.bfloat16) for x in cos_sin_of_words(*_with_words(position, frequency_F)))',
+    'return jnp.cos(angle), jnp.sin(angle)',
+    'return jnp.cos(angle).astype(jnp.bfloat16), jnp.sin(angle).astype(jnp.bfloat16)',
     (f'{CONTRACT}bfloat16_activations_keep_float32_phases_and_biases[rope]',),
   ),
   Fault(

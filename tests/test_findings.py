@@ -93,7 +93,7 @@ def test_every_spec_that_is_trained_or_read_can_be_made():
 
 def test_jobs_are_started_as_train_py_wants_them(tmp_path):
   jobs = [
-    *language.jobs(tmp_path, SEEDS, 5),
+    *language.jobs(tmp_path, SEEDS, 5, 3),
     *language.tuning_jobs(tmp_path, SEEDS, 5),
     *algorithms.jobs(tmp_path, SEEDS, dict.fromkeys(algorithms.TASKS, 5)),
   ]

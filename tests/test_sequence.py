@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from pe_jax import loss, model, sequence
 from pe_jax.data import packing
 from pe_jax.encodings.base import Where
-from pe_jax.evaluate import score
+from pe_jax.evaluate import memory, score
 
 SPECS = [
   'rope',
@@ -46,6 +48,18 @@ def test_what_fills_up_the_devices_is_no_text():
   whole = loss.nll(jax.jit(lambda p: model.apply(config, enc, p, tokens, where))(params), targets)
   spread = jax.jit(lambda p: sequence.nll(config, enc, p, tokens, targets, where))(params)
   assert tiny.error(spread, whole) < 1e-5
+
+
+def test_devices_of_one_machine_share_its_memory():
+  """Eight rows over eight devices of this CPU need what they need on one."""
+  grid = jax.make_mesh((8,), ('rows',))
+  x = jnp.ones((8, 4096))
+
+  def needed(sharding):
+    return memory.needed(jax.jit(lambda x: jnp.sort(x * 2, axis=1) + 1).lower(jax.device_put(x, sharding)).compile())
+
+  spread, alone = needed(NamedSharding(grid, P('rows'))), needed(jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+  assert 0.9 < spread / alone < 1.5
 
 
 def test_a_long_text_is_evaluated_over_all_devices(monkeypatch):

@@ -24,9 +24,12 @@ def check(compiled, length):
 
 
 def needed(compiled):
-  """Bytes of work and results; 0 where the backend does not tell."""
+  """Bytes of work and results on a device, on a CPU of all its devices, which share the machine; 0 where the backend does not tell."""
   found = compiled.memory_analysis()
-  return found.temp_size_in_bytes + found.output_size_in_bytes if found else 0
+  if not found:
+    return 0
+  sharing = len(jax.tree.leaves(compiled.output_shardings)[0].addressable_devices) if jax.default_backend() == 'cpu' else 1
+  return sharing * (found.temp_size_in_bytes + found.output_size_in_bytes)
 
 
 def available():

@@ -46,12 +46,17 @@ FEW_FILES = 8
 FEW = {f'{name}, {FEW_FILES} files': name for name in ('sinusoidal', 'learned')}
 
 
-def jobs(folder, seeds, steps):
-  """From scratch."""
-  config = f'{launch.ROOT}/configs/quickstart.py:rope,train_length={L},steps={steps}'
-  arms = {name: {'encoding': encoding} for name, encoding in ARMS.items()}
-  arms |= {name: {'encoding': encoding, 'data.train_split': f'train[:{FEW_FILES}]'} for name, encoding in FEW.items()}
-  return [launch.Job(folder / f'{name}-{seed}', f'{config},seed={seed}', steps, fields) for seed in seeds for name, fields in arms.items()]
+def jobs(folder, seeds, steps, few):
+  """From scratch; `few`: the steps of those that read few files, many times over."""
+  arms = {name: (steps, {'encoding': encoding}) for name, encoding in ARMS.items()}
+  arms |= {name: (few, {'encoding': encoding, 'data.train_split': f'train[:{FEW_FILES}]'}) for name, encoding in FEW.items()}
+
+  def config(seed, steps):
+    return f'{launch.ROOT}/configs/quickstart.py:rope,train_length={L},steps={steps},seed={seed}'
+
+  return [
+    launch.Job(folder / f'{name}-{seed}', config(seed, count), count, fields) for seed in seeds for name, (count, fields) in arms.items()
+  ]
 
 
 def tuning_jobs(folder, seeds, steps):
