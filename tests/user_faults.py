@@ -162,8 +162,8 @@ ROWS = (
   (
     'whole rows of a long text',
     'pe_jax/attention.py',
-    "  elif path == 'blockwise':\n",
-    "  elif path == 'never':\n",
+    "  if path == 'dense':\n",
+    "  if path in ('dense', 'blockwise'):\n",
     ('tests/test_attention.py::test_long_texts_never_need_an_array_of_queries_by_keys',),
   ),
   (
