@@ -25,9 +25,10 @@ from pe_jax.errors import ConfigError
 
 NAMES = ['train', 'encodings', 'phases', 'attention', 'loss', 'lengths', 'decode', 'pipeline', 'start', 'growth']
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-QUICK = flags.DEFINE_boolean('quick', False, 'Smaller sizes and fewer rounds.')
+FULL_ONLY = ('encodings', 'phases', 'start')  # what a quick run leaves out unless --only names it
+QUICK = flags.DEFINE_boolean('quick', False, f'Smaller sizes, fewer rounds, and without {", ".join(FULL_ONLY)}.')
 ONLY = flags.DEFINE_list('only', [], f'Some of: {", ".join(NAMES)}.')
-ROUNDS = flags.DEFINE_integer('rounds', 0, 'Rounds; 0: 10, or 5 of a quick run.', lower_bound=0)
+ROUNDS = flags.DEFINE_integer('rounds', 0, 'Rounds; 0: 10, or 4 of a quick run.', lower_bound=0)
 OUT = flags.DEFINE_string(
   'out', '', 'The page; its data goes beside it, as .json. Default: docs/performance.md; of a quick run runs/bench/quick.md.'
 )
@@ -37,7 +38,7 @@ PEER = flags.DEFINE_multi_string('peer', [], 'A checkout to run too: nanodo=PATH
 
 def main():
   """One benchmark after the other; the page is written after each, so that an interrupted run leaves what it has."""
-  chosen = checked(ONLY.value) or NAMES
+  chosen = checked(ONLY.value) or [name for name in NAMES if not (QUICK.value and name in FULL_ONLY)]
   interpreter, nanodo = peers_python(PEERS.value), checkout(PEER.value)
   out = pathlib.Path(OUT.value or ('runs/bench/quick.md' if QUICK.value else 'docs/performance.md'))
   out.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +46,7 @@ def main():
   from benchmarks import growth, machine, report, rounds
 
   sections = report.read(out)  # each with its date: what an interrupted run has not reached stays
-  count = ROUNDS.value or (5 if QUICK.value else 10)
+  count = ROUNDS.value or (4 if QUICK.value else 10)
   with tempfile.TemporaryDirectory() as folder, contextlib.closing(rounds.Bench(interpreter, folder)) as bench:
     for name in chosen:
       module, start = importlib.import_module(f'benchmarks.{name}'), time.monotonic()
