@@ -100,6 +100,7 @@ def release_at_once():
   if hasattr(libc, 'malloc_trim'):
     libc.mallopt(-1, 0)  # M_TRIM_THRESHOLD: nothing free is kept at the end of a heap
     libc.mallopt(-3, 2**16)  # M_MMAP_THRESHOLD: from this size on a block is mapped, and unmapped when it is freed
+    libc.mallopt(-4, 2**16)  # M_MMAP_MAX: and so many at a time, where the process settings allow none
     libc.malloc_trim(0)
 
 
