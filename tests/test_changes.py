@@ -145,7 +145,7 @@ def test_the_environment_names_what_the_bits_of_a_run_depend_on():
 def test_the_environment_follows_what_is_set(monkeypatch):
   monkeypatch.setenv('LIBTPU_INIT_ARGS', '--xla_tpu_some_flag=1')
   with jax.default_matmul_precision('highest'), jax.enable_x64(True):
-    now = environment.of_process('dense', long=False)
+    now = environment.of_process('dense', options={})
   assert (now['libtpu_init_args'], now['matmul_precision'], now['x64']) == ('--xla_tpu_some_flag=1', 'highest', True)
 
 
