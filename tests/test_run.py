@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigError, DataError
 from pe_jax.run import Run
 
 
@@ -64,6 +64,13 @@ def test_a_text_ends_where_the_source_of_an_imported_run_says(tmp_path, generati
   assert (int(whole.count[0]), int(ended.count[0])) == (6, count)
   np.testing.assert_array_equal(ended.tokens[0, :count], whole.tokens[0, :count])
   assert int(run.generate([5, 6], 6, temperature=0, stop=()).count[0]) == 6
+
+
+@pytest.mark.parametrize(('text', 'says'), [('{"torn', 'card.json: no JSON: '), ('[1]', 'card.json: holds no JSON object')])
+def test_a_card_that_cannot_be_read_is_a_sentence(tmp_path, text, says):
+  (tmp_path / 'card.json').write_text(text)
+  with pytest.raises(DataError, match=says):
+    a_run('rope', tmp_path).generate([5, 6], 2)
 
 
 def test_parameters_are_read_and_not_changed(tmp_path):

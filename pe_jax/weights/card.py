@@ -3,14 +3,23 @@
 import json
 
 from pe_jax import remote
+from pe_jax.errors import DataError
 
 NAME = 'card.json'
 
 
 def read(workdir):
-  """The card as a dict; {} where the run was not imported."""
+  """The card as a dict; {} where the run was not imported. DataError if it is no JSON object."""
   card = remote.path(workdir) / NAME
-  return json.loads(card.read_text()) if card.is_file() else {}
+  if not card.is_file():
+    return {}
+  try:
+    found = json.loads(card.read_text())
+  except ValueError as error:
+    raise DataError(f'{card}: no JSON: {error} (import the checkpoint again)') from error
+  if not isinstance(found, dict):
+    raise DataError(f'{card}: holds no JSON object (import the checkpoint again)')
+  return found
 
 
 def ends(workdir):

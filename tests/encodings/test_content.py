@@ -156,6 +156,13 @@ def test_dape_over_a_rotation_that_widens_heads_scales_scores_by_the_heads_width
     layer['network']['w_out'] = jnp.zeros_like(layer['network']['w_out'])
   bare = params | {'1': params['1']['layer_1']['inner']}
   np.testing.assert_allclose(out('stack(pope, dape(kerple))', params), out('stack(pope, kerple)', bare), atol=1e-6)
+  # And beside it a group of heads that replaces no score.
+  params = encodings.make('heads(stack(pope, dape(kerple)), pope)', DIMS).parameters(jax.random.PRNGKey(0))
+  for layer in params['0']['1'].values():
+    layer['network']['w_out'] = jnp.zeros_like(layer['network']['w_out'])
+  bare = params | {'0': params['0'] | {'1': params['0']['1']['layer_1']['inner']}}
+  got, want = (out(f'heads(stack(pope, {bias}), pope)', p) for bias, p in (('dape(kerple)', params), ('kerple', bare)))
+  np.testing.assert_allclose(got, want, atol=1e-6)
 
 
 @pytest.mark.parametrize('inner', ['kerple', 'alibi'])
