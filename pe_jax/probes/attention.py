@@ -11,7 +11,8 @@ For a query i with weights a_0 .. a_i (nats; natural logarithm):
     total         sum of a, 1 for a softmax; less where a record lets a query attend to nothing
 
 averaged over the last queries of each text and over texts. The texts of all lengths end with the same tokens, so that the content of the
-queries is the same and the length alone differs. `slope` is that of H against ln n, the mean over documents with a 95 % t interval:
+queries is the same and the length alone differs. `slope` is that of H against ln n, the mean over documents with a 95 % t interval; ln n is
+the mean of ln(i + 1) over the same queries, so that it is exactly 1 where all keys are alike:
 
     all keys alike                   H = ln n, slope 1
     a window or a steep penalty      H constant, slope 0; ALiBi by itself: `of_alibi`
@@ -56,7 +57,7 @@ def measure(subject, spec, lengths, options):
       for h in range(found_BNHX.shape[2])
     ]
     if length == lengths[-1] and len(lengths) > 1:
-      slope_BNH = slopes(np.stack(entropies), lengths)
+      slope_BNH = slopes(np.stack(entropies), lengths, queries)
       for head in heads:
         head |= interval(slope_BNH[:, head['layer'], head['head']], document_B)
     means = {name: float(np.mean([head[name] for head in heads])) for name in NUMBERS}
@@ -99,9 +100,9 @@ def of_weights(weight_BHTS, first, train):
   return jnp.stack([*found, *map(mass, (sink_TS, recent_TS, beyond_TS, all_TS))], axis=-1)
 
 
-def slopes(entropy_XB, lengths):
-  """Least squares of the entropy against ln n for each text and head; axis 0 is the lengths."""
-  x_X = np.log(np.asarray(lengths, np.float64))
+def slopes(entropy_XB, lengths, queries):
+  """Least squares of the entropy against ln n for each text and head; axis 0 is the lengths, `queries` the last that were averaged."""
+  x_X = np.asarray([np.log(np.arange(n - queries, n) + 1.0).mean() for n in lengths])
   x_X = x_X - x_X.mean()
   return np.tensordot(x_X / (x_X**2).sum(), entropy_XB, axes=1)
 
