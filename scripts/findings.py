@@ -43,7 +43,7 @@ def write(folder, seeds, minutes):
 
   from pe_jax import launch
 
-  steps = {'language': 1200, 'few files': 600, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'sort': 1200, 'needle': 600, 'markov': 300}
+  steps = {'language': 1200, 'few files': 300, 'tuning': language.TUNE_STEPS, 'copy': 2000, 'sort': 1000, 'needle': 600, 'markov': 300}
   steps = dict.fromkeys(steps, 30) if QUICK.value else steps
   for jobs, name in (
     (language.jobs(folder, seeds, steps['language'], steps['few files']), 'language models'),
@@ -94,7 +94,8 @@ def measured(folder, seeds, how):
   for place in places:
     free.put(place)
   with concurrent.futures.ProcessPoolExecutor(len(places), spawn, settle, (free,)) as pool:
-    jobs = {pool.submit(function, folder, [seed], *more): name for name, (function, *more) in how.items() for seed in seeds}
+    # A seed after the other: what its studies compile is found in the cache by the next.
+    jobs = {pool.submit(function, folder, [seed], *more): name for seed in seeds for name, (function, *more) in how.items()}
     with progress.bar(len(jobs), label='measuring', unit='part') as bar:
       for job in concurrent.futures.as_completed(jobs):
         found[jobs[job]] |= job.result()

@@ -8,7 +8,7 @@ from scipy import stats
 from pe_jax import evaluate, launch, probes
 from pe_jax.evaluate import task as protocol
 from pe_jax.tasks import samples
-from studies.finding import Finding
+from studies.finding import QUIET, Finding
 
 COPY = {'alibi': 'alibi', 'rope': 'rope', 'sinusoidal': 'sinusoidal'}
 COPY_TASK = 'copy(draw="distinct", symbols=64)'
@@ -39,7 +39,7 @@ def jobs(folder, seeds, steps):
       folder / f'{name} {arm}-{seed}',
       f'{launch.ROOT}/configs/task.py:{name},{lengths},steps={steps[name]},seed={seed}',
       steps[name],
-      {'encoding': encoding, 'data.name': task} | fields,
+      QUIET | {'checkpoint_every_steps': steps[name], 'encoding': encoding, 'data.name': task} | fields,
     )
     for seed in seeds
     for name, (arms, task, lengths, fields) in TASKS.items()

@@ -9,7 +9,7 @@ import numpy as np
 from pe_jax import evaluate, launch, metrics
 from pe_jax.statistics import lengths as statistics
 from pe_jax.statistics import paired
-from studies.finding import Finding
+from studies.finding import QUIET, Finding
 
 L = 64
 LENGTHS = [L, 2 * L, 4 * L, 8 * L]
@@ -55,7 +55,9 @@ def jobs(folder, seeds, steps, few):
     return f'{launch.ROOT}/configs/quickstart.py:rope,train_length={L},steps={steps},seed={seed}'
 
   return [
-    launch.Job(folder / f'{name}-{seed}', config(seed, count), count, fields) for seed in seeds for name, (count, fields) in arms.items()
+    launch.Job(folder / f'{name}-{seed}', config(seed, count), count, QUIET | {'checkpoint_every_steps': count} | fields)
+    for seed in seeds
+    for name, (count, fields) in arms.items()
   ]
 
 
