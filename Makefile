@@ -7,7 +7,7 @@
 # make fits       does a run fit on a TPU? compiled for one that is not here (ARGS='--config=configs/lm.py:alibi --topology=v5e:4x4')
 # make showcase   SmolLM2-135M-Instruct beyond its context under five readings, as far as 28 minutes reach, into docs/real-weights.md
 # make real-weights   the tests that need its weights, which are fetched
-# make findings   the claims that small models can show, on three seeds, into docs/findings.md (about an hour on two cores)
+# make findings   the claims that small models can show, on three seeds, into docs/findings.md (50 minutes on two cores)
 # make lint       ruff
 # make audit      known advisories against the pinned dependencies, a report (needs the network)
 # make parity     the comparison with other programs (transformers, x-transformers), run live beside ours

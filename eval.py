@@ -16,6 +16,7 @@ Prints tables, the accounting of what longer windows gain, and for every encodin
 appends one JSON object a line to WORKDIR/eval/<protocol or probe>.jsonl. A map without a factor takes max(1, length / train_length).
 """
 
+import math
 import sys
 
 from absl import flags
@@ -66,9 +67,15 @@ def measure(lengths, step, specs):
   """Evaluates, prints and writes."""
   import pe_jax
   from pe_jax import evaluate, hosts, memory, probes, remote
+  from pe_jax.errors import ConfigError, UserError
   from pe_jax.evaluate import lengths as three
   from pe_jax.report import probes_figure, probes_text, protocols
 
+  for name, value in (('margin', MARGIN.value), ('memory', MEMORY.value)):
+    if not 0 <= value < math.inf:
+      raise ConfigError(f'{name}: {value} must be a number from 0 on')
+  if BAR.value is not None and not 0 < BAR.value < math.inf:
+    raise ConfigError(f'bar: {BAR.value} must be a number above 0')
   options = evaluate.Options(STRIDE.value, SPAN.value, SPANS.value, SEED.value, ARMS.value, NEEDLE.value)
   of_probes = probes.Options.of(['seed=' + str(SEED.value), *OPTIONS.value])
   figures = remote.local(f'{WORKDIR.value}/figures', '--figures') if FIGURES.value else None
@@ -80,13 +87,23 @@ def measure(lengths, step, specs):
   with hosts.bound(WORKDIR.value), memory.explained_at(lengths):
     if PROTOCOLS.value or not PROBES.value:
       wanted = evaluate.protocols(subject) if PROTOCOLS.value == ['all'] else PROTOCOLS.value or evaluate.protocols(subject)[:2]
-      rows = evaluate.evaluate(subject, lengths, specs, wanted, extra, options)
-      evaluate.write(WORKDIR.value, rows)
-      say(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)))
+      rows = []
+
+      def keep(new):
+        evaluate.write(WORKDIR.value, new)
+        rows.extend(new)
+
+      try:
+        rows, failed = evaluate.evaluate(subject, lengths, specs, wanted, extra, options, keep), None
+      except UserError as error:  # what was measured before has been written, and is shown
+        failed = error
+      if rows:
+        say(protocols.text(rows, three.of_rows(subject, rows, MEMORY.value * 1e9, MARGIN.value, BAR.value)))
+      if failed:
+        raise failed
     if PROBES.value:
       wanted = [] if PROBES.value == ['all'] else PROBES.value
-      rows = probes.probe(subject, lengths, specs, wanted, extra, of_probes)
-      probes.write(WORKDIR.value, rows)
+      rows = probes.probe(subject, lengths, specs, wanted, extra, of_probes, lambda new: probes.write(WORKDIR.value, new))
       say(probes_text.text(rows))
       for path in probes_figure.draw(rows, figures) if figures and hosts.is_first() else ():
         say(path)

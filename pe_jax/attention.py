@@ -3,7 +3,7 @@
 Scores, biases and the softmax are float32 whatever the model's dtype. A query that sees no key gets exactly 0. All paths give the same
 numbers:
 
-- dense: all rows at once. For short texts, and for the few queries of a decoding step.
+- dense: all rows at once. For short texts, and for the few queries of a decoding step; of one query a CPU reads all heads in one product.
 - chunked: rows in chunks of queries, against the keys up to the end of the chunk's group; for records that look at content and need whole
   rows, and for training at usual lengths. Where there are many, rows are made again in the backward pass.
 - blockwise: blocks of queries and keys, in memory that grows with the length (blockwise.py).
@@ -109,6 +109,8 @@ def attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, method='auto', chunk=0, p
   path = choose(enc, q_BTHK.shape[1], k_BSGK.shape[1], method, platform, case)
   if path in kernels.NAMES:
     return kernels.attend(path, enc, tables, q_BTHK, k_BSGK, v_BSGK, where, chunk, platform == 'interpret')
+  if q_BTHK.shape[:2] == (1, 1) and (platform or kernels.here()) == 'cpu':
+    return attend_one(enc, tables, q_BTHK, k_BSGK, v_BSGK, where)
   # Head by head: what is cut from it, and multiplied, lies as products want it.
   by_head = [x.swapaxes(1, 2) for x in (q_BTHK, k_BSGK, v_BSGK)]
   if path == 'dense':
@@ -164,12 +166,38 @@ def attend_rows(enc, tables, q_BHTK, k_BGSK, v_BGSK, where):
   return out_BGRTK.reshape(batch, heads, queries, width).astype(v_BGSK.dtype)
 
 
+def attend_one(enc, tables, q_B1HK, k_BSGK, v_BSGK, where):
+  """Attention of one query of one row, (1, 1, H, K).
+
+  The heads' keys are one row a token, and a head's query is 0 outside of its own part of it, so that one product of two plain matrices
+  reads every key once; so with values, of which a head then keeps its own part. Head by head it took four times as long on a CPU, most of
+  it for copies of the cache (cache.py).
+  """
+  heads, (keys, groups, width) = q_B1HK.shape[2], v_BSGK.shape[1:]
+  own_H = jnp.arange(heads) // (heads // groups)
+  if enc.score:
+    s_BHTS = enc.score(tables, q_B1HK, k_BSGK, where)
+  else:
+    own_HG = own_H[:, None] == jnp.arange(groups)[None]
+    q_HX = jnp.where(own_HG[:, :, None], q_B1HK[0, 0, :, None], 0).reshape(heads, -1)
+    s_HS = jnp.einsum('hx,sx->hs', q_HX, k_BSGK.reshape(keys, -1), preferred_element_type=jnp.float32)
+    s_BHTS = s_HS[None, :, None] * width**-0.5
+  weight_HS = weighed(enc, tables, s_BHTS, where)[0, :, 0].astype(v_BSGK.dtype)
+  out_HX = jnp.einsum('hs,sx->hx', weight_HS, v_BSGK.reshape(keys, -1), preferred_element_type=jnp.float32)
+  return out_HX.reshape(heads, groups, width)[jnp.arange(heads), own_H][None, None].astype(v_BSGK.dtype)
+
+
 def weights(enc, tables, q_BHTK, k_BGSK, where, width):
   """What each query takes of each key, float32 (B, H, T, S); `width` is that of a head. `where` is as after `Encoding.sides`."""
   if enc.score:
     s_BHTS = enc.score(tables, q_BHTK.swapaxes(1, 2), k_BGSK.swapaxes(1, 2), where)
   else:
     s_BHTS = head_scores(q_BHTK, k_BGSK, width)
+  return weighed(enc, tables, s_BHTS, where)
+
+
+def weighed(enc, tables, s_BHTS, where):
+  """The weights that scores make."""
   s_BHTS, visible = completed(enc, tables, s_BHTS, where)
   return enc.normalise(tables, s_BHTS, visible) if enc.normalise else softmax(s_BHTS, visible)
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pe_jax import kernels
 from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError
 
@@ -23,10 +24,12 @@ from pe_jax.errors import ConfigError
 )
 @dataclasses.dataclass(frozen=True)
 class Cache:
-  """`k` and `v` hold one (B, G, S, K) array a layer, `side` what `Encoding.token` gives; `used` of S slots are filled.
+  """`k` and `v` hold one array a layer, `side` what `Encoding.token` gives; `used` of S slots are filled.
 
-  A head's keys lie side by side, since every step reads all of them. Slots of document 0 are seen by
-  nobody. `length_B` is the declared length of each row's documents, none above `longest`.
+  Of several rows a head's keys lie side by side, (B, G, S, K), since every step reads all of them; of one row on a CPU a token's heads do,
+  (S, G K), for `attention.attend_one`: only an array that is read in the shape in which it is kept is written in place there, and any
+  other is copied at each step. Slots of document 0 are seen by nobody. `length_B` is the declared length of each row's documents, none
+  above `longest`.
   """
 
   k: tuple
@@ -59,7 +62,9 @@ def create(model, enc, batch, capacity, length, longest=0):
   longest = longest or capacity
   if not isinstance(length, jax.core.Tracer) and not 1 <= (worst := int(np.max(length))) <= longest:
     raise ConfigError(f'cache: a declared length of {worst} tokens does not fit {longest} slots (the cache holds the whole document)')
-  shape = (batch, model.num_kv_heads, capacity, model.head_dim)
+  groups, width = model.num_kv_heads, model.head_dim
+  flat = batch == 1 and (model.platform or kernels.here()) == 'cpu'
+  shape = (capacity, groups * width) if flat else (batch, groups, capacity, width)
   empty = tuple(jnp.zeros(shape, model.dtype) for _ in range(model.num_layers))
   slots = jnp.zeros((batch, capacity), jnp.int32)
   length_B = jnp.broadcast_to(jnp.asarray(length, jnp.int32), (batch,))
@@ -100,18 +105,34 @@ def put(cache, n, new):
   def written(slots, new, axis):
     return jax.lax.dynamic_update_slice_in_dim(slots, new.astype(slots.dtype), cache.used, axis)
 
-  k_BGSK, v_BGSK = (written(slots, x.swapaxes(1, 2), 2) for slots, x in ((cache.k[n], new[0]), (cache.v[n], new[1])))
-  return k_BGSK.swapaxes(1, 2), v_BGSK.swapaxes(1, 2), jax.tree.map(lambda slots, x: written(slots, x, 1), cache.side[n], new[2])
+  k, v, side = new
+  side = jax.tree.map(lambda slots, x: written(slots, x, 1), cache.side[n], side)
+  if cache.k[n].ndim == 2:
+    k_SX, v_SX = (written(slots, x[0].reshape(x.shape[1], -1), 0) for slots, x in ((cache.k[n], k), (cache.v[n], v)))
+    return k_SX.reshape(1, -1, *k.shape[2:]), v_SX.reshape(1, -1, *v.shape[2:]), side
+  k_BGSK, v_BGSK = (written(slots, x.swapaxes(1, 2), 2) for slots, x in ((cache.k[n], k), (cache.v[n], v)))
+  return k_BGSK.swapaxes(1, 2), v_BGSK.swapaxes(1, 2), side
 
 
 def filled(cache, layers):
   """The cache with what `put` gave for every layer."""
   k, v, side = zip(*layers, strict=True)
-  return dataclasses.replace(cache, k=tuple(x.swapaxes(1, 2) for x in k), v=tuple(x.swapaxes(1, 2) for x in v), side=side)
+
+  def kept(x, like):
+    return x.reshape(like.shape) if like.ndim == 2 else x.swapaxes(1, 2)
+
+  return dataclasses.replace(cache, k=tuple(map(kept, k, cache.k)), v=tuple(map(kept, v, cache.v)), side=side)
 
 
-def rows(cache, row_X):
-  """The rows `row_X` as a cache of their own: keys, values, side values, positions, documents and declared lengths together."""
-  whole = (cache.k, cache.v, cache.side, cache.pos_BS, cache.doc_BS, cache.length_B)
+def rows(cache, row_X, groups):
+  """The rows `row_X` as a cache of their own: keys, values, side values, positions, documents and declared lengths together.
+
+  `groups`: heads of keys.
+  """
+
+  def by_head(x):
+    return x.reshape(1, len(x), groups, -1).swapaxes(1, 2) if x.ndim == 2 else x
+
+  whole = (tuple(map(by_head, cache.k)), tuple(map(by_head, cache.v)), cache.side, cache.pos_BS, cache.doc_BS, cache.length_B)
   k, v, side, pos, doc, length = jax.tree.map(lambda x: x[row_X], whole)
   return dataclasses.replace(cache, k=k, v=v, side=side, pos_BS=pos, doc_BS=doc, length_B=length)

@@ -173,7 +173,7 @@ def sample_loop(config, enc, params, cache, given, limit, sampler, key, row_B, *
 def beam_loop(config, enc, params, cache, given, limit, *, new_tokens, beams):
   """As `sample_loop`, (tokens_BMN, logp_BMN, count_BM) of the M = `beams` best. `cache` has a row a prompt."""
   token_B, count_B, position_BL, stop_X = given
-  batch, vocab = token_B.shape[0], config.model.vocab_size
+  batch, vocab, groups = token_B.shape[0], config.model.vocab_size, config.model.num_kv_heads
   row_X = jnp.repeat(jnp.arange(batch), beams)  # rows of beams: all those of the first prompt, then of the next
   count_X, position_XL = count_B[row_X], position_BL[row_X]
   # A finished beam goes on in one way, at no cost.
@@ -192,7 +192,7 @@ def beam_loop(config, enc, params, cache, given, limit, *, new_tokens, beams):
     parent_BM, token_BM = best_BM // vocab, best_BM % vocab
     logp_BM = jnp.take_along_axis(logp_BMV.reshape(batch, -1), best_BM, axis=1)
     logp_BM = jnp.where(score_BM == -jnp.inf, -jnp.inf, logp_BM)  # what is no number stays one, and ends the search
-    cache = kv.rows(cache, (jnp.arange(batch)[:, None] * beams + parent_BM).reshape(-1))
+    cache = kv.rows(cache, (jnp.arange(batch)[:, None] * beams + parent_BM).reshape(-1), groups)
     (tokens, logp, count, done) = jax.tree.map(lambda x: _of(x, parent_BM), (*found, done_BM))
     found = _put(tokens, n, token_BM), _put(logp, n, logp_BM), count + ~done
     return n + 1, cache, token_BM, score_BM, found, done | jnp.isin(token_BM, stop_X)
@@ -202,9 +202,9 @@ def beam_loop(config, enc, params, cache, given, limit, *, new_tokens, beams):
   # All beams of a prompt begin as the same text, which may be continued once.
   score_BM = jnp.broadcast_to(jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)[None], shape)
   token_BM = jnp.broadcast_to(token_B[:, None], shape)
-  state = jnp.int32(0), kv.rows(cache, row_X), token_BM, score_BM, found, jnp.zeros(shape, bool)
+  state = jnp.int32(0), kv.rows(cache, row_X, groups), token_BM, score_BM, found, jnp.zeros(shape, bool)
   _, cache, _, _, found, _ = jax.lax.while_loop(goes_on, step, state)
-  return kv.rows(cache, jnp.arange(batch) * beams), found
+  return kv.rows(cache, jnp.arange(batch) * beams, groups), found
 
 
 def _put(array, n, entry):

@@ -72,6 +72,8 @@ def declared(config: dict) -> Declaration:
   if not isinstance(config, dict):
     raise ConfigError(f'config.json: an object is wanted, not {type(config).__name__}')
   kind = config.get('model_type')
+  if kind is not None and not isinstance(kind, str):
+    raise ConfigError(f'config.json: model_type={kind!r} is no name')
   if kind in INSIDE:
     if not isinstance(config.get('text_config'), dict):
       raise ConfigError(f'config.json: model_type={kind!r} without text_config')

@@ -143,7 +143,11 @@ def _alibi(c):
   attention = _object(c.given, 'attn_config')
   if attention.get('alibi', True) is not True or attention.get('rope'):
     raise ConfigError('config.json: attn_config: without alibi, the position mechanism is not known')
-  steeper = attention.get('alibi_bias_max', 8) / 8
+  most = attention.get('alibi_bias_max')
+  most = 8 if most is None else most
+  if type(most) not in (int, float) or not most > 0:
+    raise ConfigError(f'config.json: attn_config: alibi_bias_max={most!r} is no number above 0')
+  steeper = most / 8
   return c.declaration(_slopes(c.number('heads'), lambda slope: slope**steeper) if steeper != 1 else Spec('alibi'))
 
 
@@ -180,8 +184,11 @@ MODELS = {
   'llama': (_rotary, {}),
   'mistral': (_rotary, {'num_key_value_heads': 8, 'sliding_window': 4096, 'max_window_layers': 0}),
   'mixtral': (_rotary, {'num_key_value_heads': 8, 'max_window_layers': 0, 'rope_theta': 1e6}),
-  'qwen2': (_rotary, {'num_key_value_heads': 32, 'use_sliding_window': False, 'max_window_layers': 28}),
-  'qwen3': (_rotary, {'num_key_value_heads': 32, 'use_sliding_window': False, 'max_window_layers': 28, 'head_dim': 128}),
+  'qwen2': (_rotary, {'num_key_value_heads': 32, 'use_sliding_window': False, 'sliding_window': 4096, 'max_window_layers': 28}),
+  'qwen3': (
+    _rotary,
+    {'num_key_value_heads': 32, 'use_sliding_window': False, 'sliding_window': 4096, 'max_window_layers': 28, 'head_dim': 128},
+  ),
   'olmo2': (_rotary, {}),
   'arcee': (_rotary, {}),
   'smollm3': (_rotary, {'rope_theta': 2e6, 'num_key_value_heads': 4, 'no_rope_layer_interval': 4, 'use_sliding_window': False}),

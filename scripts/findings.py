@@ -3,7 +3,7 @@
   make findings                  (or: python scripts/findings.py)
   python scripts/findings.py --quick --workdir=runs/quick --out=runs/quick.md     a few steps, to see it work; its numbers mean nothing
 
-About an hour on two cores. Interrupted, it goes on where it was.
+Under an hour on two cores. Interrupted, it goes on where it was.
 """
 
 import concurrent.futures

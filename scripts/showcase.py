@@ -49,6 +49,7 @@ def main():
   import pe_jax
   from pe_jax import config, progress
   from pe_jax.data import folder as data_folder
+  from pe_jax.weights import card as card_lib
   from pe_jax.weights import importing
 
   cache = pathlib.Path(data_folder.data_dir(config.default().data)).expanduser()
@@ -64,7 +65,7 @@ def main():
     raise DataError('--texts: none of them could be fetched')
   progress.say(f'importing {source.name}')
   importing.run(source, folder / 'run')
-  run = pe_jax.load(folder / 'run')
+  run, card = pe_jax.load(folder / 'run'), card_lib.read(folder / 'run')
 
   from benchmarks import machine
   from real_weights import measure, page, peers
@@ -76,29 +77,35 @@ def main():
     progress.say(f'{kind}: tokens')
     texts[kind] = measure.Text.of(run, path, lengths[-1], programs)
   settings = {'digits': plan.DIGITS, 'span': texts[next(iter(texts))].spans.size, 'train_length': train, 'encoding': run.config.encoding}
-  settings |= {'longest': lengths[-1], 'texts': {kind: text.subject.info['documents_sha256'] for kind, text in texts.items()}}
+  settings |= {
+    'params_sha256': card['params_sha256'],
+    'longest': lengths[-1],
+    'texts': {kind: text.subject.info['documents_sha256'] for kind, text in texts.items()},
+  }
   jobs = plan.jobs(list(texts), lengths, list(readings), train)
   deadline = start + 60 * MINUTES.value if MINUTES.value else None
+  kept = measure.kept_rows(folder / 'rows.jsonl', settings)
   rows, left = measure.rows(texts, jobs, readings, folder / 'rows.jsonl', settings, deadline)
   if not rows:
     raise ConfigError(f'--minutes: {MINUTES.value:g} are not enough for one text')
-  said = setup(run, machine.describe(), (time.monotonic() - start) / 60, len(rows))
+  said = setup(run, card, machine.describe(), (time.monotonic() - start) / 60, (len(rows), sum(tuple(row['job']) in kept for row in rows)))
   beside = [n for n in lengths if n <= 2 * train] if PEER.value else []
-  page.write(OUT.value, said, rows, left, readings, peers.rows(PEER.value, source, beside, folder / 'peer.jsonl'))
+  page.write(OUT.value, said, rows, left, readings, peers.rows(PEER.value, source, beside, folder / 'peer.jsonl', card['params_sha256']))
   print(pathlib.Path(OUT.value).read_text(encoding='utf-8'))
 
 
-def setup(run, where, minutes, count):
-  """When, where and with what."""
+def setup(run, card, where, minutes, count):
+  """When, where and with what; `count`: of texts, and of those that were measured by an earlier start."""
   import importlib.metadata
 
   installing = f', installing {float(os.environ["INSTALL_SECONDS"]):.0f} s' if 'INSTALL_SECONDS' in os.environ else ''
   versions = ', '.join(f'{name} {importlib.metadata.version(name)}' for name in ('jax', 'gguf', 'tokenizers'))
-  m = run.config.model
+  m, types = run.config.model, ', '.join(f'{n} tensors {kind}' for kind, n in card['tensor_types'].items())
+  texts = f'{count[0]} texts' + (f', {count[1]} of them measured before these' if count[1] else '')
   return (
     f'`make showcase`, {datetime.date.today().isoformat()}, {where["cores"]} cores of an {where["system"].split()[-1]} machine '
-    f'({where["memory_gb"]} GB), {accelerator()}, {versions}: {count} texts, {minutes:.0f} minutes{installing}. The model is '
-    f'SmolLM2-135M-Instruct from a Q4_1 GGUF file, read as float32: {m.num_layers} layers of width {m.embed_dim}, {m.num_heads} heads, '
+    f'({where["memory_gb"]} GB), {accelerator()}, {versions}: {texts}, {minutes:.0f} minutes{installing}. The model is '
+    f'{card["name"]} ({types}), read as float32: {m.num_layers} layers of width {m.embed_dim}, {m.num_heads} heads, '
     f'context {run.config.train_length}, `{run.config.encoding}`.'
   )
 

@@ -48,6 +48,20 @@ def test_attention_equals_a_float64_loop(method, contiguous):
   assert tiny.error(out, expected) < 1e-6
 
 
+def test_one_query_at_a_time_equals_the_float64_loop():
+  """As in a step of decoding, where all heads' keys are read in one product."""
+  pos, doc = tiny.row(5, 8, -1, total=17)
+  q, k, v = draw(1, 17)
+  where, enc = Where.forward(pos, doc), encodings.make('alibi', DIMS)
+  slopes = [0.25, 0.0625, 0.015625, 0.00390625]
+  expected = loop(q, k, v, np.asarray(pos), np.asarray(doc), lambda h, d: -slopes[h] * d)
+  for t in range(17):
+    for platform in ('cpu', 'tpu'):  # head by head elsewhere
+      out = attention.attend(enc, None, q[:, t : t + 1], k, v, where.queries(t, 1), platform=platform)
+      assert tiny.error(out, expected[:, t : t + 1]) < 1e-6, (t, platform)
+      assert out.dtype == v.dtype
+
+
 def test_the_scale_is_that_of_the_head_width_and_the_bias_comes_after_it():
   # q = k = 0, query 3, slope .25: exp(-.25 d) normalised, whatever the head width.
   for width in (4, 64):

@@ -1,5 +1,6 @@
 """Evaluation: every target once at every length, the same numbers however it is computed, and rows that say what was measured."""
 
+import dataclasses
 import json
 import math
 
@@ -12,6 +13,7 @@ import pe_jax
 from pe_jax import encodings, evaluate, flops, model, resolve
 from pe_jax.errors import ConfigError, NotFinite
 from pe_jax.evaluate import prefix, result, score
+from pe_jax.report import protocols
 
 pytestmark = pytest.mark.xdist_group('evaluation')  # what is made once in a process is used by all of the file
 
@@ -184,8 +186,43 @@ def test_progress_is_told_the_work_of_every_token():
 def test_a_loss_that_is_not_finite_is_a_sentence():
   s = subject()
   broken = evaluate.Subject(s.config, jax.tree.map(lambda x: x * np.nan, s.params), s.tokenizer, s.documents, s.info)
-  with pytest.raises(NotFinite, match='the mean loss at length 16 is nan'):
+  with pytest.raises(NotFinite, match=r'^lengths: losses are nan at 16 under rope \(nonoverlapping\) \(leave out'):
     evaluate.evaluate(broken, [16])
+
+
+def test_what_is_finite_is_kept_whatever_is_not(monkeypatch):
+  plain, kept = evaluate.Subject.by_position, []
+
+  def broken(self, spec, length, rows, advance):
+    nll_T, weight_T = plain(self, spec, length, rows, advance)
+    return nll_T + np.where((length == 48) & ('yarn' in str(spec)), np.inf, 0), weight_T
+
+  monkeypatch.setattr(evaluate.Subject, 'by_position', broken)
+  with pytest.raises(NotFinite, match=r'losses are inf at 48 under yarn \(nonoverlapping\)'):
+    evaluate.evaluate(subject(), [16, 48], ['yarn', 'rope'], keep=kept.append)
+  assert [[(r['asked_encoding'], r['length']) for r in rows] for rows in kept] == [[('rope', 16), ('rope', 48)], [('yarn', 16)]]
+
+
+def test_what_is_asked_twice_is_measured_once():
+  rows = evaluate.evaluate(subject(), [32, 16, 32], ['yarn', 'rope', 'yarn', 'rope(base=10000)'])
+  assert [(r['asked_encoding'], r['length']) for r in rows] == [('yarn', 16), ('rope', 16), ('yarn', 32), ('rope', 32)]
+
+
+def test_documents_that_are_too_short_for_the_accounting_are_evaluated_all_the_same():
+  s = subject()
+  short = dataclasses.replace(s, documents=[d[:9] for d in s.documents])
+  rows = evaluate.evaluate(short, [16, 32], wanted=['nonoverlapping'])
+  assert ['accounting' in r for r in rows] == [False, False]
+  assert 'no accounting, since no document is long enough to say what 12 tokens of context are worth' in protocols.text(rows)
+
+
+def test_how_much_text_stands_before_a_target_is_told():
+  s = subject()
+  plain, slid = (evaluate.evaluate(s, [8], wanted=[name], options=evaluate.Options(stride=2))[0] for name in ('nonoverlapping', 'sliding'))
+  rows = evaluate.data.packing.sliding(s.documents, 8, 2, s.tokenizer.bos)
+  assert slid['context_mean'] == pytest.approx((rows.pos_BT + 1)[rows.weight_BT > 0].mean())
+  assert plain['context_mean'] < slid['context_mean'] <= 8
+  assert f'sliding {slid["context_mean"]:.4g} at 8 (stride 2)' in protocols.text([plain, slid])
 
 
 @pytest.mark.parametrize(

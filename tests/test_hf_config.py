@@ -143,6 +143,8 @@ def test_windows_are_those_of_the_layers_that_have_them():
   assert declared('mistral', sliding_window=None).windows == (None,) * 6
   assert declared('qwen2', use_sliding_window=False, sliding_window=32, max_window_layers=2).windows == (None,) * 6
   assert declared('qwen2', use_sliding_window=True, sliding_window=32, max_window_layers=4).windows == (None,) * 4 + (32,) * 2
+  for kind in ('qwen2', 'qwen3'):
+    assert declared(kind, use_sliding_window=True, max_window_layers=4).windows == (None,) * 4 + (4096,) * 2
   kinds = ['full_attention', 'sliding_attention'] * 3
   assert declared('qwen3', use_sliding_window=True, sliding_window=32, layer_types=kinds).windows == (None, 32) * 3
 

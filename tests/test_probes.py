@@ -251,7 +251,7 @@ def test_uniform_attention():
     assert found['effective'] == pytest.approx(n, rel=1e-4)
     assert [found[k] for k in ('sink', 'recent', 'beyond', 'total')] == pytest.approx([4 / n, min(16, n) / n, (n - 8) / n, 1], abs=1e-5)
   lengths = [16, 32, 64, 128]
-  assert attention.slopes(np.log(lengths)[:, None], lengths) == pytest.approx([1.0])
+  assert attention.slopes(np.log(lengths)[:, None], lengths, 1) == pytest.approx([1.0])
 
 
 def test_attention_to_one_key_has_no_entropy_and_rows_of_zeros_have_none():
@@ -277,6 +277,13 @@ def test_logits_of_normal_law_cost_half_their_variance():
     # The first two are those of one text: evaluation.md 3.8. With few keys the formula is too low.
     want = {64: 2.63, 1024: 5.03}.get(n, math.log(n) - sigma**2 / 2)
     assert got == pytest.approx(want, abs=0.1 if n < 2000 else 0.02)
+
+
+def test_the_slope_is_one_for_equal_weights_however_many_queries_are_averaged():
+  subject = changed(tiny.subject('nope'), 'query', 0.0)
+  for queries in (1, 4, 32):
+    rows = list(attention.measure(subject, encodings.parse('nope'), [16, 32, 48], probes.Options(queries=queries)))
+    assert [head['slope'] for head in rows[-1]['heads']] == pytest.approx([1.0] * 8, abs=1e-4)
 
 
 def test_a_model_with_queries_of_zero_attends_as_its_bias_says():
@@ -428,6 +435,41 @@ def test_the_phase_table_of_the_specification():
   fastest = [[found[spec]['pairs'][n]['neighbour'] for n in (0, 2)] for spec in yarn]
   assert [pairs[0] for pairs in fastest] == pytest.approx([0.47, 1, 1], abs=0.01)
   assert [pairs[1] for pairs in fastest[1:]] == pytest.approx([0.49, 0.81], abs=0.01)
+
+
+@pytest.mark.parametrize(
+  ('trained', 'read', 'new', 'neighbour'),
+  [
+    ('linear(factor=4, original_length=16)', 'linear(factor=4, original_length=16)', True, 1.0),  # slow in training already
+    ('yarn(factor=4, original_length=16)', 'yarn(factor=4, original_length=16)', True, 1.0),
+    ('rope', 'linear(factor=4)', False, 0.25),
+    ('rope', 'rope(base=40000)', True, None),
+    ('rope(base=40000)', 'rope', True, None),
+    ('p_rope(p=0.5)', 'rope', True, ...),
+    ('nope', 'rope', True, ...),
+  ],
+)
+def test_what_is_out_of_distribution_is_told_by_the_encoding_of_training(trained, read, new, neighbour):
+  """A pair that the map of training had slowed down shows at four times the length phases that training did not reach."""
+  subject = tiny.subject(trained)
+  config = subject.config.copy_and_resolve_references()
+  config.encoding = trained
+  subject = dataclasses.replace(subject, config=config)
+  (row,) = phases.measure(subject, encodings.parse(read), [4 * subject.config.train_length], probes.Options())
+  (group,) = row['groups']
+  assert (group['out_of_distribution'] > 0) == new
+  if neighbour is ...:  # pairs that training did not turn
+    turned = [pair['rotations'] > 0 for pair in group['pairs']]
+    assert turned == [trained != 'nope' and n < group['of'] // 2 for n in range(group['of'])]
+    assert all(pair['out_of_distribution'] for pair, known in zip(group['pairs'], turned) if not known)
+  elif neighbour:
+    assert [pair['neighbour'] for pair in group['pairs']] == pytest.approx([neighbour] * group['of'])
+  else:
+    base = [40000.0 if '40000' in spec else 10000.0 for spec in (trained, read)]
+    ratio = [(base[0] / base[1]) ** (n / group['of']) for n in range(group['of'])]
+    assert [pair['neighbour'] for pair in group['pairs']] == pytest.approx(ratio, rel=1e-6)
+  for pair in group['pairs']:
+    assert pair['out_of_distribution'] == (pair['rotations'] < 1 and pair['phase_read'] > 2 * np.pi * pair['rotations'] * 1.000001)
 
 
 # -- repetition

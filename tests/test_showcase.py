@@ -7,11 +7,11 @@ import zipfile
 import numpy as np
 import pytest
 import tiny_runs as runs
-from real_weights import fetch, measure, page, plan
+from real_weights import fetch, measure, page, peers, plan
 
 import pe_jax
 from pe_jax import metrics
-from pe_jax.errors import DataError
+from pe_jax.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.xdist_group('evaluation')
 READINGS = {'raw': 'rope', 'dynamic_ntk': 'dynamic_ntk', 'yarn': 'yarn(factor=4)'}
@@ -99,12 +99,35 @@ def test_the_page_says_what_the_rows_say(texts, tmp_path):
   def mean(name, length):
     return np.mean([by[kind, n, length, name]['nll'] for kind in ('one', 'two') for n in (0, 1)]) / 16
 
-  d = page.differences(found, TRAIN)['all', LONG, 'yarn']
+  d, texts_ = page.differences(found, TRAIN)['all', LONG, 'yarn']
   assert d.estimate == pytest.approx(mean('yarn', LONG) - mean('raw', TRAIN))
   assert d.low < d.estimate < d.high
-  assert f'{d.estimate:+.3f} ({d.low:+.3f} .. {d.high:+.3f})' in text
-  assert f'{mean("raw", LONG):.3f}' in text
-  assert f'all     {TRAIN} (4)'.split() == next(line for line in text.splitlines() if line.startswith('all')).split()[:3]
+  assert f'{d.estimate:+.3f} ({d.low:+.3f} .. {d.high:+.3f}) [4]' in text
+  assert (texts_, f'{mean("raw", LONG):.3f} [4]' in text) == (4, True)
+
+
+def test_a_mean_over_all_kinds_stands_only_where_each_has_a_text(texts, tmp_path):
+  found, _ = rows(texts, tmp_path / 'rows.jsonl')
+  some = [row for row in found if (row['job'][0], row['job'][2]) != ('two', LONG)]
+  table = page.losses(some, READINGS).split('\n\n')[-1].splitlines()
+  assert table[0].split() == ['all', str(TRAIN), str(LONG)]
+  assert table[1].split() == [
+    'raw,',
+    'nats',
+    f'{np.mean([sum(r["nll"]) / 128 for r in some if tuple(r["job"][2:]) == (TRAIN, "raw")]):.3f}',
+    '[2]',
+  ]
+
+
+def test_rows_of_other_parameters_are_not_taken_for_these(texts, tmp_path):
+  path, settings = tmp_path / 'rows.jsonl', {'train_length': TRAIN, 'digits': 5, 'span': 128, 'encoding': 'rope'}
+  rows(texts, path)
+  assert len(measure.kept_rows(path, settings)) == 12
+  assert measure.kept_rows(path, settings | {'params_sha256': 'other'}) == {}
+  metrics.append(tmp_path / 'peer.jsonl', [{'length': 8, 'type': kind, 'params_sha256': 'a'} for kind in peers.TYPES])
+  assert len(peers.rows('', '', [8], tmp_path / 'peer.jsonl', 'a')) == 2
+  with pytest.raises(ConfigError, match='--peer: /nowhere: No such file'):
+    peers.rows('/nowhere', '', [8], tmp_path / 'peer.jsonl', 'b')
 
 
 def test_texts_that_are_all_too_short_are_a_sentence(texts, tmp_path):

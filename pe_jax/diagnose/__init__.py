@@ -1,8 +1,9 @@
 """Why does a checkpoint degrade at a long length? Five steps in an order in which each makes sense only if those before it hold.
 
 Hard limits, position ids, the causal mask, the position mechanism itself, and length against attention. No step stops the others: what
-they find stands side by side, and the cause that is named is that of the first fault. Where nothing is at fault and the loss beyond the
-training length is higher all the same, the model was not trained for it.
+they find stands side by side, and the cause that is named is that of the first fault. Where nothing is at fault, a model that is no better
+than blind guessing inside its training length is untrained, or read wrongly; where the loss beyond it is higher all the same, the model
+was not trained for that.
 """
 
 import dataclasses
@@ -54,10 +55,13 @@ def findings(case, advance=lambda title: None):
 
 
 def likely(findings):
-  """(cause, sentence, remedy): of the first fault, else of the loss beyond the training length."""
+  """(cause, sentence, remedy): of the first fault, else of the loss inside the training length and beyond it."""
   fault = next((f for f in findings if f.verdict == 'fault'), None)
   if fault:
     return fault.cause, f'{CAUSES[fault.cause]} ({fault.evidence})', fault.remedy
+  inside = next((f for f in findings if f.check == 'loss inside' and f.verdict == 'note'), None)
+  if inside:
+    return 'untrained', f'{CAUSES["untrained"]} ({inside.evidence})', inside.remedy
   beyond = next((f for f in findings if f.check == 'losses beyond'), None)
   if beyond is None or beyond.verdict == 'ok':
     measured = 'no check found a fault' + (', and longer context costs nothing' if beyond else '')

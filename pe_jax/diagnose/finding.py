@@ -6,6 +6,7 @@ import dataclasses
 CAUSES = {
   'tokenizer cut': 'the tokenizer cuts the text',
   'hard limit': 'a hard limit',
+  'not finite': 'states that are not finite',
   'positions': 'position ids in rows of training or evaluation',
   'padding': 'positions of padded prompts',
   'decode positions': 'position ids of new tokens in decoding',
@@ -17,6 +18,7 @@ CAUSES = {
   'checkpoint': 'the checkpoint, or how it is read',
   'cache': 'decoding through the cache',
   'rows': 'rows of a batch that know each other',
+  'untrained': 'the model knows nothing: it was not trained, or its parameters are not read as they were',
   'extrapolation': 'extrapolation: the model was not trained for this length',
   'healthy': 'nothing is wrong',
 }

@@ -11,8 +11,8 @@ STEP, TITLE = 1, 'hard limits'
 
 
 def findings(case):
-  """Of the tokenizer, the encoding, the vocabulary, the cache and the documents."""
-  return [tokenizer(case), positions(case), vocabulary(case), *cache(case), documents(case)]
+  """Of the tokenizer, the encoding, the vocabulary, the numbers, the cache and the documents."""
+  return [tokenizer(case), positions(case), vocabulary(case), numbers(case), *cache(case), documents(case)]
 
 
 def tokenizer(case):
@@ -39,12 +39,21 @@ def positions(case):
 
 
 def vocabulary(case):
-  """Ids that the embedding has no row for would be answered with another row."""
+  """Ids that the embedding has no row for give states that are no numbers."""
   largest, size = max(int(d.max()) for d in case.subject.documents), case.config.model.vocab_size
   evidence = f'ids up to {largest}, and the model has {size}'
   return judged(
     STEP, 'vocabulary', largest < size, evidence, 'hard limit', 'read the text with the tokenizer that the model was trained with'
   )
+
+
+def numbers(case):
+  """States that are no numbers compare with nothing, so that every later step would name a cause of its own."""
+  bad_T = ~np.isfinite(case.states(case.text(case.served)[None])[0]).all(-1)
+  evidence = f'{bad_T.sum()} of the {case.served} tokens of a text have states that are not finite'
+  evidence += f', the first is token {bad_T.argmax()}' if bad_T.any() else ''
+  remedy = 'take an earlier checkpoint, or another encoding or dtype; look for the first layer and token that overflow'
+  return judged(STEP, 'numbers', not bad_T.any(), evidence, 'not finite', remedy)
 
 
 def cache(case):

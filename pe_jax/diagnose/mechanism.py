@@ -12,7 +12,7 @@ import numpy as np
 from pe_jax import data, encodings, model
 from pe_jax.diagnose import turning, untrained
 from pe_jax.diagnose.finding import Finding, judged
-from pe_jax.errors import ConfigError, DataError
+from pe_jax.errors import ConfigError, DataError, NotFinite
 from pe_jax.evaluate import context
 from pe_jax.report import anatomy
 
@@ -29,7 +29,7 @@ def findings(case):
   found = [*phases(case), *never_read(case), *table(case), *validation(case)]
   try:
     curve = Curve.measured(case)
-  except DataError as error:
+  except (DataError, NotFinite) as error:
     return [*found, Finding(STEP, 'losses', 'note', f'not measured: {error}')]
   found += [inside(case, curve), *beyond(case, curve)]
   return [*found, *readings(case, curve)] if curve.degrades else found
@@ -65,7 +65,7 @@ def table(case):
   if case.served <= case.train_length or not any(r.rotate for r in case.layers()):
     return []
   shape = model.dims(case.subject.config)
-  a = anatomy.anatomy(enc.spec, shape, case.served)
+  a = anatomy.anatomy(enc.spec, shape, case.served, case.subject.config.encoding)
   groups = [g['pairs'] for part in a['parts'] for g in part['rotation']]
   if not groups:
     return []
@@ -150,7 +150,8 @@ def inside(case, curve):
   evidence = f'{curve.inside:.3f} nats a token at {curve.train} tokens; blind guessing costs {chance:.3f}'
   if curve.inside < chance - 0.1:
     return Finding(STEP, 'loss inside', 'ok', evidence)
-  return Finding(STEP, 'loss inside', 'note', evidence, remedy='train it first: it knows nothing that a longer text could make it lose')
+  remedy = 'train it first, or compare its logits with those of the program it comes from: it knows nothing that a longer text could lose'
+  return Finding(STEP, 'loss inside', 'note', evidence, remedy=remedy)
 
 
 def beyond(case, curve):
@@ -173,9 +174,10 @@ def readings(case, curve):
   for spec in alternatives(case):
     try:
       nll_U = _scored(curve.subject, spec, case.served, curve.spans)
-    except ConfigError:
+      change = context.versus(nll_U, curve.nll_U, curve.spans.targets_U, 0)['mean']
+    except (ConfigError, NotFinite):
       continue
-    changes[str(case.subject.at_length(spec, case.served))] = context.versus(nll_U, curve.nll_U, curve.spans.targets_U, 0)['mean']
+    changes[str(case.subject.at_length(spec, case.served))] = change
   if not changes:
     return []
   best, now = min(changes, key=changes.get), curve.difference[case.served]['mean']

@@ -7,11 +7,13 @@ row carries both names.
 import dataclasses
 import importlib
 
+import numpy as np
+
 from pe_jax import attention, data, encodings, flops, hosts, metrics, model, names, progress, remote, tasks
 from pe_jax.config import did_you_mean
 from pe_jax.data import sources
 from pe_jax.encodings.base import Traits
-from pe_jax.errors import ConfigError
+from pe_jax.errors import ConfigError, NotFinite
 from pe_jax.evaluate import result, score
 from pe_jax.evaluate.options import Options as Options
 
@@ -115,7 +117,7 @@ def _task(trained, other):
   return task
 
 
-def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
+def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None, keep=lambda rows: None):
   """Result rows for every protocol, encoding and length.
 
   Args:
@@ -125,37 +127,57 @@ def evaluate(subject, lengths, specs=None, wanted=(), extra=None, options=None):
     wanted: names of protocols; none: 'nonoverlapping', or 'task' for a run that was trained on one.
     extra: more entries for every row, such as the checkpoint's step.
     options: an `Options`.
+    keep: called with the rows of each protocol and encoding when they are there, the trained encoding first, so that a caller can have
+      written what was measured before whatever ends the rest.
+
+  Errors: ConfigError, DataError; NotFinite at the end, when all others have been kept, where some mean loss is no number.
   """
   trained, specs = asked(subject, specs)
-  wanted = wanted or ['task' if subject.task else 'nonoverlapping']
+  wanted, lengths = list(dict.fromkeys(wanted or ['task' if subject.task else 'nonoverlapping'])), list(dict.fromkeys(lengths))
   options = options or Options()
   check(subject, lengths, specs, wanted, options)
   modules = {protocol: importlib.import_module(f'pe_jax.evaluate.{protocol}') for protocol in wanted}
   work = [_work(module, subject, lengths, options) for module in modules.values()]
-  rows = []
+  rows, broken = [], []
   with progress.bar(len(specs) * sum(work), label='evaluating', unit='GFLOP') as bar:
     for protocol, module in modules.items():
-      for spec in specs:
-        note = f'{protocol} {spec}'
+      for spec in sorted(specs, key=lambda spec: spec != trained):
+        note, new, bad = f'{protocol} {spec}', [], []
         for found in module.measure(subject, spec, lengths, options, lambda n, note=note: bar.advance(n, note)):
-          enc, count = subject.encoding(found.spec, len(found.nll_T)), len(found.nll_T)
-          named = {'encoding': str(found.spec), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
-          named |= {'length': found.length, 'protocol': protocol, 'positions': enc.traits.positions}
-          named['left_out'] = ', '.join(encodings.left_out(found.spec, trained))
-          one_row = not score.over_devices(count)
-          named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
-          rows.append(named | result.row(subject, found) | (extra or {}))
-      if hasattr(module, 'compared'):
-        module.compared([row for row in rows if row['protocol'] == protocol], options)
-  return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length']))
+          if not np.isfinite(found.nll_T).all():
+            bad.append(found.length)
+            broken.append(f'{found.nll_T.sum()} at {found.length} under {spec} ({protocol})')
+            continue
+          new.append(_named(subject, spec, trained, protocol, found) | result.row(subject, found) | (extra or {}))
+        for row in new if bad else ():
+          row['not_finite'] = bad
+        rows += new
+        if hasattr(module, 'compared'):
+          module.compared(new, [row for row in rows if row['protocol'] == protocol], options)
+        keep(new)
+  if broken:
+    raise NotFinite(f'lengths: losses are {"; ".join(broken)} (leave out these lengths or encodings; all others have been measured)')
+  asked_for = list(map(str, specs))
+  return sorted(rows, key=lambda r: (wanted.index(r['protocol']), r['length'], asked_for.index(r['asked_encoding'])))
+
+
+def _named(subject, spec, trained, protocol, found):
+  """Who was measured how."""
+  enc, count = subject.encoding(found.spec, len(found.nll_T)), len(found.nll_T)
+  named = {'encoding': str(found.spec), 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
+  named |= {'length': found.length, 'protocol': protocol, 'positions': enc.traits.positions}
+  named['left_out'] = ', '.join(encodings.left_out(found.spec, trained))
+  one_row = not score.over_devices(count)
+  named['attention'] = attention.paths(attention.reading(subject.config), enc, count, not found.packed, one_row)
+  return named
 
 
 def asked(subject, specs=None):
-  """(the trained encoding, those to read the parameters under), as Specs; what these leave open is the trained one's."""
+  """(the trained encoding, those to read the parameters under, each once), as Specs; what these leave open is the trained one's."""
   trained = encodings.parse(subject.config.encoding)
   # As written, and not in canonical form: a default that is asked for, such as base=10000, is not inherited.
   specs = [encodings.check_name(s) if isinstance(s, str) else s for s in (specs or [trained])]
-  return trained, [encodings.parse(str(encodings.inherit(s, trained))) for s in specs]
+  return trained, list(dict.fromkeys(encodings.parse(str(encodings.inherit(s, trained))) for s in specs))
 
 
 def _work(module, subject, lengths, options):

@@ -68,7 +68,7 @@ def against_in_range(nll_UE, windows_U, spans, train, seed):
       a, b = spans[reference]
       pair = nll_UE[None, :, n], nll_UE[None, :, reference], targets_U[None], (windows_U * (b - a))[None]
       bucket['difference'] = float(pair[0].sum() / pair[2].sum() - pair[1].sum() / pair[3].sum())
-      if len(windows_U) > 1:
+      if len(windows_U) > 1 and np.isfinite(nll_UE).all():
         found = bootstrap.difference(*pair, seed=seed)
         bucket |= {'low': found.low, 'high': found.high}
     out.append(bucket)

@@ -52,7 +52,8 @@ def measure(subject, spec, lengths, options, advance):
     one = found[length]
     convention = {'window': length, 'stride': spans.size, 'windows': len(spans.end_N), 'window_mean': float(length), 'span': spans.size}
     for name, nll_U in {'difference': one.nll_U, **one.arms}.items():
-      convention[name] = versus(nll_U, reference_U, spans.targets_U, options.seed)
+      if np.isfinite(nll_U).all() and np.isfinite(reference_U).all():
+        convention[name] = versus(nll_U, reference_U, spans.targets_U, options.seed)
     convention |= {'reference_length': train, 'needle': one.needle} if needles else {'reference_length': train}
     convention['by_unit'] = {'unit': spans.unit, 'nll': one.nll_U.tolist(), 'targets': spans.targets_U.tolist()}
     at_length = subject.at_length(spec, length)
@@ -152,10 +153,10 @@ def versus(nll_U, reference_U, targets_U, seed):
   return found
 
 
-def compared(rows, options):
-  """Adds to rows of several readings their `against_crop`, where the encoding of training was one of them and scored the same targets."""
+def compared(new, rows, options):
+  """Adds to new rows their `against_crop`, where `rows` has some of the encoding of training that scored the same targets."""
   plain = {row['length']: row for row in rows if row['asked_encoding'] == row['trained_encoding']}
-  for row in rows:
+  for row in new:
     crop = plain.get(min(row['length'], row['train_length']))
     if crop and crop['targets_sha256'] == row['targets_sha256']:
       nll_U, crop_U, targets_U = (np.asarray(x) for x in (row['by_unit']['nll'], crop['by_unit']['nll'], row['by_unit']['targets']))

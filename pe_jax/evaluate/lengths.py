@@ -33,18 +33,24 @@ def of_rows(subject, rows, budget=0, margin=statistics.MARGIN, bar=None):
     mine = sorted((r for r in rows if r['protocol'] == protocol and r['asked_encoding'] == asked), key=lambda r: r['length'])
     reliable = of_task(subject, mine) if subject.task else of_context(subject, mine, margin, bar)
     if reliable:
-      computed = [r['length'] for r in mine]
-      out.append(statistics.Lengths(asked, acceptable(subject, asked), computable(subject, asked, computed, budget), reliable))
+      end = statistics.first_not_finite(mine, reliable.reference)
+      computed = [r['length'] for r in mine if end is None or r['length'] < end]
+      fits = computable(subject, asked, computed, 0 if end else budget)
+      fits = statistics.Reach(fits.passed, end) if end else fits
+      out.append(statistics.Lengths(asked, acceptable(subject, asked), fits, reliable))
   return out
 
 
 def of_context(subject, rows, margin, bar):
   """The `Reliable` of one encoding's rows by their losses; None where nothing lies beyond training, or nothing says how sure a loss is."""
   train = subject.config.train_length
-  beyond = [r for r in rows if r['length'] > train]
+  end = statistics.first_not_finite(rows, train)
+  beyond = [r for r in rows if r['length'] > train and (end is None or r['length'] < end)]
   if not beyond:
     return None
-  at_train = next(r for r in rows if r['length'] == train)
+  at_train = next((r for r in rows if r['length'] == train), None)
+  if at_train is None:  # its loss was no number
+    return None
   reference_U = np.asarray(at_train['by_unit']['nll'])
   if len(reference_U) < 2:  # a single span says nothing of how sure its loss is
     return None
@@ -54,19 +60,23 @@ def of_context(subject, rows, margin, bar):
   gate = None if bar is None else ([at_train['nll']], bar)
   counts = np.asarray([at_train['by_unit']['targets']])
   lengths = [r['length'] for r in beyond]
-  return statistics.of_losses(lengths, sum_NU[:, None], counts, train, protocol, in_distribution=gate, margin=margin)
+  found = statistics.of_losses(lengths, sum_NU[:, None], counts, train, protocol, in_distribution=gate, margin=margin)
+  return statistics.ended(found, end)
 
 
 def of_task(subject, rows):
   """The same by exact matches, as a share of those at the longest length that training reached; None where none lies on either side."""
   reach = batches.trained_lengths(tasks.make(subject.config.data.name), subject.config.data)[-1]
+  end = statistics.first_not_finite(rows, reach)
+  rows = [r for r in rows if end is None or r['length'] < end]
   inside, beyond = ([r for r in rows if (r['length'] <= reach) == within] for within in (True, False))
   if not inside or not beyond:
     return None
   right_NRU, trials_NRU = (np.asarray([[r['by_unit'][name]] for r in beyond]) for name in ('right', 'trials'))
   right_RU, trials_RU = (np.asarray([inside[-1]['by_unit'][name]]) for name in ('right', 'trials'))
-  numbers = [r['length'] for r in beyond], right_NRU, trials_NRU, right_RU, trials_RU, inside[-1]['length']
-  return statistics.of_accuracies(*numbers, f'{inside[-1]["task"]}, exact match', chance=inside[-1]['chance_exact_match'])
+  numbers, at = ([r['length'] for r in beyond], right_NRU, trials_NRU, right_RU, trials_RU, reach), inside[-1]['length']
+  what, chance = statistics.exact_match(inside[-1]['task'], at, reach), inside[-1]['chance_exact_match']
+  return statistics.ended(statistics.of_accuracies(*numbers, what, chance=chance), end)
 
 
 def acceptable(subject, spec):

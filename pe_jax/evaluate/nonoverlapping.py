@@ -21,7 +21,8 @@ def measure(subject, spec, lengths, options, advance):
   found = {n: _measured(subject, spec, n, advance) for n in sorted({*lengths}, reverse=True)}  # what does not fit is refused first
   in_range = found.get(train)
   for length, one in sorted(found.items(), key=lambda item: (item[0] != train, item[0])):
-    if in_range and length > train and np.isfinite(one.nll_T).all():
+    told = in_range and in_range.weight_T[3 * train // 4 :].sum()  # some document is long enough to say what full context costs
+    if told and length > train and np.isfinite(in_range.nll_T).all() and np.isfinite(one.nll_T).all():
       account = accounting.account(in_range.nll_T, in_range.weight_T, one.nll_T, one.weight_T)
       one.convention['accounting'] = dataclasses.asdict(account) | {'residual': account.residual}
     yield one

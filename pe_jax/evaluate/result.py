@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from pe_jax.config import config_hash
-from pe_jax.errors import NotFinite
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,8 +58,6 @@ def row(subject, measured):
   nll_T, weight_T = measured.nll_T, measured.weight_T
   count = int(weight_T.sum())
   nll = float(nll_T.sum() / count)
-  if not math.isfinite(nll):
-    raise NotFinite(f'lengths: the mean loss at length {len(nll_T)} is {nll} (leave out this length or encoding)')
   info = {'documents': 0, 'documents_sha256': ''} | subject.info  # a task has other samples at each length, and says so itself
   return (
     {
@@ -69,6 +66,7 @@ def row(subject, measured):
       'ppl': math.exp(min(nll, 700.0)),
       'bits_per_byte': float(nll_T.sum()) / math.log(2) / measured.targets.bytes if measured.targets.bytes else None,
       'targets': count,
+      'context_mean': float((np.arange(1, len(nll_T) + 1) * weight_T).sum() / count),  # tokens fed before a target, BOS among them
       'targets_sha256': measured.targets.fingerprint,
       'packed': measured.packed,
       'documents': info['documents'],

@@ -46,12 +46,12 @@ def measure(subject, spec, lengths, options, advance):
     rows, at_length = samples.rows(test.samples, width, task.bos), subject.at_length(spec, width)
     enc = subject.encoding(at_length, width)
     nll_BT, right_BT = teacher_forced(config, enc, subject.params, rows, subject.work(width, advance))
-    found = accuracies(task, right_BT, rows.weight_BT)
+    found = accuracies(task, right_BT, rows.weight_BT, test.distinct)
     found |= {'task': task.spec, 'row_length': width, 'documents': len(test.samples), 'documents_sha256': test.sha256}
     found |= {'disjoint': test.disjoint, 'distinct_samples': test.distinct}
     if task.floor:
       found |= above_optimum(task, test.samples, nll_BT, rows.weight_BT)
-    if task.judge:
+    if task.judge and np.isfinite(nll_BT).all():
       found |= verdicts(task, test.samples, generated(config, enc, subject.params, task, test.samples))
     yield Measured(length, at_length, nll_BT.sum(0), rows.weight_BT.sum(0, dtype=np.float64), targets(subject, rows), found)
 
@@ -79,13 +79,16 @@ def teacher_forced(config, enc, params, rows, advance=lambda tokens: None):
   return nll_BT.astype(np.float64), right_BT
 
 
-def accuracies(task, right_BT, weight_BT):
-  """Exact match with its interval, accuracy of tokens, what a guesser has of both, and how many tokens come before the first wrong one."""
+def accuracies(task, right_BT, weight_BT, distinct):
+  """Exact match with its interval, accuracy of tokens, what a guesser has of both, and how many tokens come before the first wrong one.
+
+  The interval is that of `distinct` trials: a sample that comes again says nothing new.
+  """
   answer_BT = weight_BT > 0
   unbroken_BT = np.logical_and.accumulate(right_BT | ~answer_BT, axis=1)
   exact_B, answers_B = (right_BT | ~answer_BT).all(1), answer_BT.sum(1)
   token_chance, exact_chance = task.chance(answers_B)
-  low, high = map(float, wilson(int(exact_B.sum()), len(exact_B)))
+  low, high = map(float, wilson(exact_B.mean() * distinct, distinct))
   return {
     'samples': len(exact_B),
     'exact_match': float(exact_B.mean()),

@@ -35,7 +35,7 @@ def load(name):
   return importlib.import_module(f'pe_jax.probes.{name}')
 
 
-def probe(subject, lengths, specs=None, wanted=(), extra=None, options=None):
+def probe(subject, lengths, specs=None, wanted=(), extra=None, options=None, keep=lambda rows: None):
   """Rows of every probe, encoding and length.
 
   Args:
@@ -45,6 +45,7 @@ def probe(subject, lengths, specs=None, wanted=(), extra=None, options=None):
     wanted: names of probes; none: all that fit the subject.
     extra: more entries for every row, such as the checkpoint's step.
     options: an `Options`.
+    keep: called with the rows of each probe and encoding when they are there.
   """
   trained, specs = evaluate.asked(subject, specs)
   wanted, options, lengths = list(wanted) or names(subject), options or Options(), sorted(set(lengths))
@@ -56,12 +57,15 @@ def probe(subject, lengths, specs=None, wanted=(), extra=None, options=None):
     for name in wanted:
       for spec in specs:
         bar.advance(0, f'{name} {spec}')
+        new = []
         for found in load(name).measure(subject, spec, lengths, options):
           named = {'probe': name, 'encoding': found['encoding'], 'asked_encoding': str(spec), 'trained_encoding': str(trained)}
           named['left_out'] = ', '.join(encodings.left_out(spec, trained))
-          rows.append(named | {'length': found['length']} | common | found)
+          new.append(named | {'length': found['length']} | common | found)
           bar.advance(0, f'{name} {spec} {found["length"]}')
         bar.advance(1, f'{name} {spec}')
+        rows += new
+        keep(new)
   return rows
 
 

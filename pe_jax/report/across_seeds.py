@@ -39,7 +39,7 @@ def of_entries(entries, margin=statistics.MARGIN):
   """An Across for each entry of losses with two seeds or more, in the order of the entries; `margin` in nats."""
   first, out = {}, []
   for entry in entries:
-    key = entry.protocol, entry.reading.train_length
+    key = entry.protocol, entry.reading.kin
     if entry.rank == 1:
       first[key] = entry
     value, change = ranking.by_seed(entry.reading, entry.protocol, entry.length)

@@ -6,7 +6,8 @@ position in training and f' in the text to be read, of L and L' tokens,
     turns in training = L f,   turns read = L' f',
 
 a pair that made less than one turn in training and makes more of one now is out of distribution: it shows phases that were never seen.
-Training is taken to have been plain RoPE of the same base over L tokens, which is what frequency maps are for.
+Training is taken to have been plain RoPE of the same base over L tokens, which is what frequency maps are for, unless another encoding is
+named that it was done under.
 """
 
 import dataclasses
@@ -33,9 +34,10 @@ SLOTS = {
 }
 
 
-def anatomy(spec: str, dims, length: int) -> dict:
+def anatomy(spec: str, dims, length: int, trained: str = '') -> dict:
   """All about one encoding on a model of these `base.Dims`, read at `length` tokens.
 
+  `trained` is the encoding that a model was trained under; '': plain RoPE of the base that is read.
   `parts` holds one entry for each kind of layer. Lengths and wavelengths are in tokens, biases in nats.
   """
   whole = encodings.make(spec, dims, length)
@@ -45,7 +47,8 @@ def anatomy(spec: str, dims, length: int) -> dict:
   served = min(length, traits.max_length or length)
   layers = {}
   for n in range(dims.num_layers):
-    layers.setdefault(str(of_layer(encodings.parse(whole.spec), n)), []).append(n)
+    layers.setdefault(tuple(str(of_layer(encodings.parse(spec), n)) if spec else '' for spec in (whole.spec, trained)), []).append(n)
+  before = _in_training(trained, dims) if trained else lambda n: None
   return {
     'encoding': whole.spec,
     **dataclasses.asdict(dims),
@@ -57,7 +60,9 @@ def anatomy(spec: str, dims, length: int) -> dict:
     **{field: getattr(traits, field) for field in ('relative', 'length_dependent', 'max_length', 'cache', 'positions')},
     'schedule': [[share, record.spec] for share, record in whole.schedule],
     'table': _table(probes.Probe(whole, whole, params, dims), served) if whole.embed else None,
-    'parts': [_part(probes.Probe(whole, whole.at_layer(n[0]), params, dims), part, n, served) for part, n in layers.items()],
+    'parts': [
+      _part(probes.Probe(whole, whole.at_layer(n[0]), params, dims), part, n, served, before(n[0])) for (part, _), n in layers.items()
+    ],
   }
 
 
@@ -70,13 +75,16 @@ def of_layer(spec, n):
   return dataclasses.replace(spec, inner=tuple(of_layer(part, n) for part in spec.inner))
 
 
-def _part(probe, spec, layers, length):
-  """What one kind of layer does."""
+def _part(probe, spec, layers, length, before):
+  """What one kind of layer does; `before` is how training turned there, if that is known."""
   record, train = probe.record, probe.dims.train_length
   turning = probes.turning(probe, length) if record.rotate else []
   read = _read_distances(probe, turning, length) if turning and record.score else []
   reach = {h: math.floor(group['largest']) + 1 for group in read for h in group['heads']}
-  groups = _rotation(probe, spec, turning, [reach.get(h, length) for h in range(probe.dims.num_heads)]) if turning else []
+  groups = []
+  if turning:
+    before = before or _plain(spec, probe.dims) or probes.turning(probe, train)
+    groups = _rotation(probe.dims, turning, before, [reach.get(h, length) for h in range(probe.dims.num_heads)])
   middle = round(math.sqrt(train * length))
   queries = [length - 1] if record.traits.relative else sorted({train - 1, middle - 1, length - 1} & {*range(length)})
   alone = record.distance_bias or record.bias or record.normalise or turning is None or (record.score and not record.rotate)
@@ -94,16 +102,28 @@ def _part(probe, spec, layers, length):
   }
 
 
-def _rotation(probe, spec, now, reach):
+def _rotation(dims, now, before, reach):
   """One entry for each group of heads that turn alike. `reach`: for each head, distances below it occur."""
-  dims = probe.dims
-  before = _plain(spec, dims) or probes.turning(probe, dims.train_length)
   groups = {}
   for h, (head, plain) in enumerate(zip(now, before, strict=True)):
     if head.pairs:
       key = (reach[h], head.pairs, plain.pairs, *np.round(np.concatenate([head.turns_F, plain.turns_F]), 12))
       groups.setdefault(key, []).append(h)
   return [{'heads': heads, **_pairs(now[heads[0]], before[heads[0]], dims, reach[heads[0]])} for heads in groups.values()]
+
+
+def _in_training(spec, dims):
+  """A function: layer -> the turning of each head under an encoding at the training length, without pairs where nothing turns."""
+  train = dims.train_length
+  whole = encodings.make(encodings.at_length(encodings.parse(spec), train, train), dims, train)
+  params, none = whole.parameters(jax.random.PRNGKey(SEED)), probes.Turning((), np.zeros(0), np.ones(0), np.ones(0))
+
+  def turning(n):
+    record = whole.at_layer(n)
+    found = probes.turning(probes.Probe(whole, record, params, dims), train) if record.rotate else None
+    return found or [none] * dims.num_heads
+
+  return turning
 
 
 def _plain(spec, dims):
@@ -117,16 +137,16 @@ def _plain(spec, dims):
 
 
 def _pairs(now, before, dims, reach):
-  """Pair by pair, fastest first; a pair that no longer turns keeps its place."""
-  turns = dict(zip(now.pairs, now.turns_F))
+  """Pair by pair, fastest first; one that no longer turns, or did not in training, has its place too."""
+  turns, trained = (dict(zip(x.pairs, x.turns_F)) for x in (now, before))
   pairs = []
-  for (first, second), plain in sorted(zip(before.pairs, before.turns_F), key=lambda pair: pair[0]):
-    read = turns.get((first, second), 0.0)
+  for first, second in sorted({*turns, *trained}):
+    read, plain = turns.get((first, second), 0.0), trained.get((first, second), 0.0)
     seen, needed = dims.train_length * plain, reach * read
     pairs.append({
       'dimensions': [first, second],
-      'wavelength': 1 / plain,
-      'divisor': plain / read if read else None,
+      'wavelength': 1 / (plain or read),
+      'divisor': plain / read if plain and read else None,
       'turns_in_training': seen,
       'turns_read': needed,
       'out_of_distribution': bool(seen < 1 and needed > seen * (1 + 1e-6)),
@@ -134,7 +154,7 @@ def _pairs(now, before, dims, reach):
   return {
     'reach': reach,
     'pairs': pairs,
-    'still_dimensions': dims.head_dim - 2 * len(before.pairs),
+    'still_dimensions': dims.head_dim - 2 * len(pairs),
     'attention_factor': float(now.factor_F[0]),
     'shrinks_to': [float(x) for x in now.shrink_F] if np.abs(now.shrink_F - 1).max(initial=0) > 1e-3 else None,
   }

@@ -134,7 +134,7 @@ def _training(readings):
     ('validation_loss', 'validation loss during training', 'loss (nats a target)'),
   ):
     of = []
-    for reading in [r for r in readings if r.own]:
+    for reading in reversed({r.runs: r for r in reversed(readings) if r.own}.values()):  # each configuration once, whatever it was read on
       logged = [[(row['step'], number(row.get(key))) for row in run.metrics] for run in reading.runs]
       of.append((reading, [{s: (x, None, None) for s, x in thinned([p for p in log if p[1] is not None])} for log in logged]))
     yield Chart(f'training_{key}', title, 'step', y, _curves(of), SEEDS, log_x=False, marks=False)

@@ -5,7 +5,7 @@ import pathlib
 import shlex
 
 from pe_jax.names import OWN_TEXT
-from pe_jax.report.rows import whole
+from pe_jax.report.rows import quarter, whole
 
 
 def path_of(run):
@@ -33,11 +33,17 @@ def evaluate(run):
     if row.get('label') in run.evaluations:
       continue
     flag = 'protocols' if row.get('protocol') else 'probes'
-    key = (flag, row['asked_encoding'], row['measure'], row.get('split'), row.get('step'))
+    # Of one evaluation all strides are a quarter, or one number.
+    stride = row.get('stride') if row['measure'] == 'sliding' and row.get('stride') != quarter(row['length']) else None
+    key = (flag, row['asked_encoding'], row['measure'], row.get('split'), row.get('step'), stride)
     spot = grids.setdefault(key, {'lengths': set(), 'more': {}})
     spot['lengths'].add(row['length'])
     if row['measure'] in ('nonoverlapping', 'sliding') and whole(row.get('targets')):
       spot['more']['max_targets'] = max(row['targets'], spot['more'].get('max_targets', 0))
+    if whole(stride):
+      spot['more']['stride'] = stride
+    if row['measure'] == 'context' and whole(row.get('span')) and row['span'] != min(64, max(1, row['train_length'] // 2)):
+      spot['more']['span'] = row['span']
     if row['measure'] == 'context' and isinstance(row.get('needle'), dict) and whole(row['needle'].get('digits')):
       spot['more']['needle'] = row['needle']['digits']
     if row['measure'] == 'context' and 'difference' in row and row['length'] > row['train_length'] and 'shuffled_far' not in row:
@@ -45,12 +51,12 @@ def evaluate(run):
     if row['measure'] == 'task' and whole(row.get('samples')):
       spot['more']['samples'] = row['samples']
   merged = {}
-  for (flag, encoding, measure, split, step), spot in grids.items():
-    key = (flag, tuple(sorted(spot['lengths'])), split, step)
+  for (flag, encoding, measure, split, step, stride), spot in grids.items():
+    key = (flag, tuple(sorted(spot['lengths'])), split, step, stride)
     same = merged.setdefault(key, {'encodings': {}, 'measures': {}, 'more': {}})
     same['encodings'][encoding] = same['measures'][measure] = None
     same['more'] |= spot['more']
-  for (flag, lengths, split, step), same in merged.items():
+  for (flag, lengths, split, step, _), same in merged.items():
     given = [f'lengths={",".join(map(str, lengths))}', f'{flag}={",".join(same["measures"])}']
     if list(same['encodings']) != [run.config.get('encoding')]:
       given.append(f'encodings={", ".join(same["encodings"])}')

@@ -7,7 +7,7 @@ def text(rows, lengths=()):
   """All tables that the rows allow, one after the other; `lengths` as from `evaluate.lengths.of_rows`."""
   if rows[0]['protocol'] == 'task':
     return '\n\n'.join([table.tasks(rows), *([lengths_table.lengths(lengths)] if lengths else [])])
-  parts = [table.losses(rows), *table.units(rows)]
+  parts = [table.losses(rows), *table.units(rows), *table.contexts(rows)]
   for protocol, of in (('context', context), ('buckets', buckets)):
     mine = [r for r in rows if r['protocol'] == protocol]
     parts += [of(mine)] if mine else []
@@ -29,7 +29,12 @@ def context(rows):
   for row in sorted(rows, key=lambda r: (r['asked_encoding'], r['length'])):
     reference = row['length'] == row['reference_length']
     crop = row['asked_encoding'] == row['trained_encoding'] and row['length'] <= row['train_length']
-    cells = [row['asked_encoding'], str(row['length']), f'{row["nll"]:.3f}', *(['-', '-'] if reference else _difference(row['difference']))]
+    cells = [
+      row['asked_encoding'],
+      str(row['length']),
+      f'{row["nll"]:.3f}',
+      *(['-', '-'] if reference else _difference(row.get('difference'))),
+    ]
     cells += ['crop', '-'] if crop else _difference(row.get('against_crop'))
     cells += [f'{row[name]["mean"]:+.3f}' if name in row else '-' for name in arms.values()]
     cells += [f'{row["needle"]["nats"]:.2f}', f'{row["needle"]["found"]:.2f}'] if 'needle' in row else []
@@ -87,10 +92,12 @@ def accounting(rows):
 
 
 def unaccounted(rows):
-  """What to ask for where longer windows gain and nothing says how much of that is bookkeeping."""
+  """Why nothing says how much of what longer windows gain is bookkeeping, and what to ask for."""
   mine, train = [r for r in rows if r['protocol'] == 'nonoverlapping'], rows[0]['train_length']
-  if not any(r['length'] > train for r in mine) or any(r['length'] == train for r in mine):
+  if not any(r['length'] > train for r in mine) or any(r.get('accounting') for r in mine):
     return []
+  if any(r['length'] == train for r in mine):
+    return [f'nonoverlapping: no accounting, since no document is long enough to say what {3 * train // 4} tokens of context are worth']
   return [f'nonoverlapping: what longer windows gain by themselves is told where the training length, {train}, is among the lengths']
 
 

@@ -4,8 +4,9 @@
     other losses     loss at the longest length less that at the training length; the smallest first
     task             exact match at the longest length; the largest first
 
-Entries of other training lengths or protocols are ranked apart. Without a rank stay those that cannot be put in order with the others:
-other targets were scored, the longest length is missing, or the model is not good enough in distribution for any claim beyond it.
+Entries of other training lengths, protocols, texts or tasks are ranked apart. Without a rank stay those that cannot be put in order with
+the others: other targets were scored, the longest length is missing, or the model is not good enough in distribution for any claim beyond
+it.
 """
 
 import collections
@@ -76,13 +77,15 @@ def of_readings(readings, margin=statistics.MARGIN, bar=None, advance=lambda: No
     kin = collections.defaultdict(list)
     for reading in readings:
       if reading.rows(protocol):
-        kin[reading.train_length].append(reading)
+        kin[reading.kin].append(reading)
     for _, members in sorted(kin.items()):
       lengths = sorted({length for reading in members for length in reading.at(protocol)})
-      strange = strangers(members, protocol)
+      strange = strangers(members, protocol, 'targets_sha256')
+      by_stride = strangers(members, protocol, 'stride') if protocol == 'sliding' else {}
       entries = []
       for reading in members:
-        entries.append(_entry(reading, protocol, lengths, strange.get(reading.label, ()), margin, bar))
+        unlike = strange.get(reading.label, ()), by_stride.get(reading.label, ())
+        entries.append(_entry(reading, protocol, lengths, unlike, margin, bar))
         advance()
       out += ranked(entries)
   return out
@@ -101,13 +104,13 @@ def ranked(entries):
   return [dataclasses.replace(e, rank=n + 1) for n, e in enumerate(able)] + rest
 
 
-def strangers(readings, protocol):
-  """{label: lengths at which it scored other targets than most}; all of them where no targets have a majority."""
+def strangers(readings, protocol, name):
+  """{label: lengths at which a field of its rows is another than of most}; all of them where nothing has a majority."""
   seen = collections.defaultdict(lambda: collections.defaultdict(set))
   for reading in readings:
     for length, rows in reading.at(protocol).items():
       for row in rows:
-        seen[length][str(row.get('targets_sha256'))].add(reading.label)
+        seen[length][str(row.get(name))].add(reading.label)
   out = collections.defaultdict(list)
   for length, by_hash in sorted(seen.items()):
     if len(by_hash) > 1:
@@ -118,12 +121,15 @@ def strangers(readings, protocol):
   return dict(out)
 
 
-def _entry(reading, protocol, lengths, strange, margin, bar):
+def _entry(reading, protocol, lengths, unlike, margin, bar):
   at, longest = reading.at(protocol), lengths[-1]
   inside, inside_of = in_distribution(reading, protocol)
   faults = _gate(reading, protocol, inside, inside_of, bar)
-  if strange:
-    faults.append(f'not comparable: other targets than the others were scored at {_listed(strange)}')
+  for what, strange in zip(('other targets than the others were scored', 'windows went on by other strides than the others'), unlike):
+    if strange:
+      faults.append(f'not comparable: {what} at {_listed(strange)}')
+  if bad := sorted({n for rows in at.values() for row in rows for n in row.get('not_finite') or ()}):
+    faults.append(f'losses are no numbers at {_listed(bad)}')
   if longest not in at:
     faults.append(f'missing lengths: {_listed(n for n in lengths if n not in at)}')
   notes = [f'missing lengths: {_listed(n for n in lengths if n not in at)}'] if longest in at and set(lengths) - set(at) else []
@@ -150,8 +156,7 @@ def _entry(reading, protocol, lengths, strange, margin, bar):
 def in_distribution(reading, protocol):
   """([one number a seed], what they are): the protocol's own at the training length where it has it, else another's."""
   if protocol == 'task':
-    reach = reading.runs[0].flat.get('data.task_max_length')
-    reach = reach if whole(reach) else 0
+    reach = reading.reach or 0
     inside = [[row for row in rows if row['length'] <= reach] for rows in reading.rows('task')]
     return [number(rows[-1].get('exact_match')) for rows in inside if rows], f'exact match up to {reach}'
   for measure in dict.fromkeys([protocol, 'context', 'nonoverlapping']):
@@ -170,6 +175,8 @@ def _gate(reading, protocol, inside, inside_of, bar):
   if protocol == 'task':
     rows = [row for rows in reading.rows('task') for row in rows]
     chance = max((number(row.get('chance_exact_match')) or 0.0 for row in rows), default=0.0)
+    if not inside:
+      return ['in-distribution gate failed: no length that training reached was tested']
     low = [x for x in inside if x < ACCURACY or x <= chance]
     return [f'in-distribution gate failed: {inside_of} {min(low):.3f}, below {max(ACCURACY, chance):g}'] if low else []
   if bar is not None and inside and max(inside) > bar:

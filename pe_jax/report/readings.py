@@ -1,13 +1,19 @@
 """Runs put together: the seeds of one configuration, read under one encoding, are one line of every table and figure.
 
 Two runs are seeds of one another if their configurations differ in nothing that changes what is trained but the seed. An encoding under
-which parameters are read and that is not the trained one makes a line of its own.
+which parameters are read and that is not the trained one makes a line of its own, and so do another split, a text, and another task.
 """
 
 import collections
 import dataclasses
+import hashlib
 import json
+import pathlib
 
+import ml_collections
+
+from pe_jax import config as config_lib
+from pe_jax.errors import ConfigError, UserError
 from pe_jax.report.rows import whole
 
 # Fields without influence on the parameters or on what is measured of them.
@@ -25,13 +31,16 @@ NEUTRAL = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reading:
-  """Parameters of one configuration under one encoding.
+  """Parameters of one configuration under one encoding, on one text or task.
 
   Attributes:
     label: its name in tables and figures; no two have the same.
     trained, read_as: the encodings.
     train_length: positions of a training row.
     runs: the Runs, one a seed.
+    split: what was scored: 'test', another split, or a text of one's own.
+    task: the task that was tested; '' on text.
+    own_task: the one that it was trained on.
   """
 
   label: str
@@ -39,6 +48,26 @@ class Reading:
   read_as: str
   train_length: int
   runs: tuple
+  split: str = 'test'
+  task: str = ''
+  own_task: str = ''
+
+  @property
+  def reach(self):
+    """The longest length of a task that training makes; None on text, and where this version does not know."""
+    from pe_jax import tasks
+    from pe_jax.tasks import batches
+
+    longest = self.runs[0].flat.get('data.task_max_length')
+    try:
+      return batches.trained_lengths(tasks.make(self.own_task), ml_collections.ConfigDict(self.runs[0].config['data']))[-1]
+    except (UserError, AttributeError, KeyError, TypeError, ValueError, IndexError):
+      return longest if whole(longest) else None
+
+  @property
+  def kin(self):
+    """Readings that agree in this can be compared."""
+    return self.train_length, self.split, self.task
 
   @property
   def own(self):
@@ -52,7 +81,7 @@ class Reading:
 
   def rows(self, measure):
     """[rows of a run by length] of the runs that have some: what a protocol or probe found under this encoding."""
-    found = [[row for row in run.of(measure) if row['asked_encoding'] == self.read_as] for run in self.runs]
+    found = [[row for row in run.of(measure) if _scored(row, self.own_task) == (self.read_as, self.split, self.task)] for run in self.runs]
     return [rows for rows in found if rows]
 
   def at(self, measure):
@@ -74,19 +103,58 @@ def of_runs(runs):
   several = len({run.config['train_length'] for run in runs if run.config}) > 1
   out = []
   for members, said in zip(groups.values(), told):
-    config = members[0].config
+    config, task = members[0].config, _task(members[0].flat)
     trained = config['encoding']
-    asked = [row['asked_encoding'] for run in members for row in run.rows]
-    for read_as in dict.fromkeys([trained, *asked]):
+    scored = dict.fromkeys(_scored(row, task) for run in members for row in run.rows)
+    if not any(read_as == trained for read_as, _, _ in scored):
+      scored = {(trained, 'test', task): None} | scored
+    for read_as, split, tested in scored:
       label = trained if read_as == trained else f'{trained} read as {read_as}'
       label += f', L={config["train_length"]}' if several else ''
-      out.append(Reading(label + said, trained, read_as, config['train_length'], tuple(members)))
+      label += said + (f', on {split}' if split != 'test' else '') + (f', tested on {tested}' if tested != task else '')
+      out.append(Reading(label, trained, read_as, config['train_length'], tuple(members), split, tested, task))
   return sorted(_distinct(out), key=lambda r: (r.train_length, r.trained, not r.own, r.label))
+
+
+def _scored(row, task):
+  """(encoding, split or text, task) of a row; `task` is the run's own, which a probe's rows are of."""
+  split, tested = row.get('split'), row.get('task')
+  tested = tested if row['measure'] == 'task' and isinstance(tested, str) else task
+  return row['asked_encoding'], split if isinstance(split, str) else 'test', tested
+
+
+def _task(flat):
+  """The task that a configuration trains on, as rows name it; '' on text."""
+  from pe_jax import tasks
+
+  name = flat.get('data.name')
+  if flat.get('data.source') != 'task' or not isinstance(name, str):
+    return ''
+  try:
+    return tasks.make(name).spec
+  except ConfigError:  # of another version
+    return name
 
 
 def essence(run):
   """The fields of a run's configuration that make it what it is."""
-  return {name: value for name, value in run.flat.items() if name not in NEUTRAL}
+  return _essence(run.flat)
+
+
+def _essence(flat):
+  found = {name: value for name, value in flat.items() if name not in NEUTRAL}
+  source = found.get('init_from')
+  return found | {'init_from': _source(source)} if source and isinstance(source, str) else found
+
+
+def _source(path):
+  """What a run began from, without the seed of that: the parameters of seeds that began from seeds are seeds of one another."""
+  try:
+    flat = config_lib.flatten(config_lib.completed(json.loads((pathlib.Path(path) / 'config.json').read_text(encoding='utf-8'))))
+    text = json.dumps(_essence({'encoding': '', 'init_from': ''} | flat), sort_keys=True, default=str)
+  except (OSError, ValueError, AttributeError, TypeError, RecursionError, UserError):  # not here any more: then its name is all there is
+    return path
+  return f'{flat["encoding"]} {hashlib.sha256(text.encode()).hexdigest()[:6]}'
 
 
 def _differences(groups):

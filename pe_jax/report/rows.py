@@ -53,9 +53,28 @@ def evaluated(path):
       replaced += key in newest
       newest[key] = row | {'measure': measure}
     warnings += left_out(f'eval/{file.name}', bad)
+  warnings += strides(newest.values())
   if replaced:
     warnings.append(f'{replaced} row{"s" * (replaced > 1)} measured again: the newest of the same key counts')
   return tuple(newest.values()), replaced, warnings
+
+
+def strides(rows):
+  """A warning where sliding windows of one encoding went on by a quarter at some lengths and by something else at others."""
+  curves = {}
+  for row in rows:
+    if row['measure'] == 'sliding' and whole(row.get('stride')):
+      curves.setdefault((row['asked_encoding'], row.get('split')), {})[row['length']] = row['stride']
+  mixed = [of for of in curves.values() if len({*of.values()}) > 1 and any(s != quarter(n) for n, s in of.items())]
+  said = {
+    f'sliding: strides {", ".join(f"{s} at {n}" for n, s in sorted(of.items()))}, which are not to be put on one curve': 0 for of in mixed
+  }
+  return list(said)
+
+
+def quarter(length):
+  """The stride that a sliding window has if none is asked for."""
+  return max(1, length // 4)
 
 
 def left_out(file, bad):
@@ -79,6 +98,8 @@ def sound(row):
       for item in row.get(name) or ():
         if any(number(item[key]) is None for key in keys) or ('targets' in keys and item['targets'] <= 0):
           return False
+    if not all(map(whole, row.get('not_finite') or ())):
+      return False
     for name in DIFFERENCES:
       if name in row and any(number(row[name][key]) is None for key in BOUNDS if key == 'mean' or key in row[name]):
         return False

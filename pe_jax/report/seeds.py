@@ -6,7 +6,7 @@ import ml_collections
 import numpy as np
 
 from pe_jax.errors import UserError
-from pe_jax.report.rows import number, whole
+from pe_jax.report.rows import number
 from pe_jax.statistics import lengths as statistics
 
 
@@ -61,36 +61,39 @@ def three_lengths(reading, margin=statistics.MARGIN, bar=None):
   """
   at, train = reading.at('context'), reading.train_length
   targets = {n: {str(row.get('targets_sha256')) for row in rows} for n, rows in at.items()}
-  beyond = [n for n in at if n > train and targets[n] == targets.get(train)]
+  end = statistics.first_not_finite([row for rows in at.values() for row in rows], train)
+  beyond = [n for n in at if n > train and targets[n] == targets.get(train) and (end is None or n < end)]
   found = paired(reading, beyond) if beyond else None
   if not found:
     return None
   protocol = f'same targets, last {found.span}' + (', spans of one document' if found.unit == 'span' else '')
   gate = None if bar is None else (found.inside_R, bar)
   reliable = statistics.of_losses(beyond, found.sum_NRU, found.count_RU, train, protocol, in_distribution=gate, margin=margin)
-  return _lengths(reading, beyond[-1], reliable)
+  return _lengths(reading, beyond[-1], statistics.ended(reliable, end), end)
 
 
 def three_lengths_of_task(reading):
   """The same by exact matches, of the runs that have all lengths; None where none lies on either side of what training reached."""
-  reach, runs = reading.runs[0].flat.get('data.task_max_length'), []
-  lengths = list(reading.at('task'))
+  reach, runs = reading.reach, []
+  end = statistics.first_not_finite([row for rows in reading.rows('task') for row in rows], reach or 0)
+  lengths = [n for n in reading.at('task') if end is None or n < end]
   for rows in reading.rows('task'):
     by_length = {row['length']: row for row in rows if 'right' in row.get('by_unit', ())}
     if by_length and all(n in by_length for n in lengths):
       runs.append([by_length[n] for n in lengths])
-  inside = [n for n, length in enumerate(lengths) if whole(reach) and length <= reach]
+  inside = [n for n, length in enumerate(lengths) if reach and length <= reach]
   if not runs or not inside or len(inside) == len(lengths) or len({len(row['by_unit']['trials']) for rows in runs for row in rows}) > 1:
     return None
   by_run = ([[row['by_unit'][name] for row in rows] for rows in runs] for name in ('right', 'trials'))
   right_NRU, trials_NRU = (np.asarray(x).swapaxes(0, 1) for x in by_run)
   last, first = inside[-1], runs[0][inside[-1]]
-  numbers = lengths[last + 1 :], right_NRU[last + 1 :], trials_NRU[last + 1 :], right_NRU[last], trials_NRU[last], lengths[last]
-  reliable = statistics.of_accuracies(*numbers, f'{first.get("task")}, exact match', chance=number(first.get('chance_exact_match')) or 0.0)
-  return _lengths(reading, lengths[-1], reliable)
+  numbers = lengths[last + 1 :], right_NRU[last + 1 :], trials_NRU[last + 1 :], right_NRU[last], trials_NRU[last], reach
+  what = statistics.exact_match(first.get('task'), lengths[last], reach)
+  reliable = statistics.of_accuracies(*numbers, what, chance=number(first.get('chance_exact_match')) or 0.0)
+  return _lengths(reading, lengths[-1], statistics.ended(reliable, end), end)
 
 
-def _lengths(reading, computed, reliable):
+def _lengths(reading, computed, reliable, end):
   """The Lengths around a Reliable; None of an encoding or a config that this version does not have."""
   from pe_jax import evaluate, tasks
   from pe_jax.evaluate import lengths as three
@@ -101,4 +104,4 @@ def _lengths(reading, computed, reliable):
     accepted = three.acceptable(evaluate.Subject(config, {}, None, [], {}, task), reading.read_as)
   except (UserError, AttributeError, KeyError, TypeError, ValueError):
     return None
-  return statistics.Lengths(reading.label, accepted, statistics.Reach(computed), reliable)
+  return statistics.Lengths(reading.label, accepted, statistics.Reach(computed, end), reliable)

@@ -36,6 +36,16 @@ def units(rows):
   return [aligned([head, *body], left=2) + '\nthe same in bits a byte of the scored targets / perplexity a target']
 
 
+def contexts(rows):
+  """[how much text stands before a target on average, and the strides of sliding windows]."""
+  said = {}
+  for row in rows:
+    if row['protocol'] in ('nonoverlapping', 'sliding') and 'context_mean' in row:
+      stride = f' (stride {row["stride"]})' if row['protocol'] == 'sliding' else ''
+      said.setdefault(row['protocol'], {})[f'{row["context_mean"]:.4g} at {row["length"]}{stride}'] = None
+  return ['tokens before a target, the mean: ' + '; '.join(f'{name} {", ".join(of)}' for name, of in said.items())] if said else []
+
+
 TASK_COLUMNS = {
   'loss': 'nll',
   'above optimum': 'nll_above_optimum',
@@ -58,6 +68,9 @@ def tasks(rows):
     table.append([row['trained_encoding'], row['asked_encoding'], str(row['length']), *cells, interval])
   first, shared = rows[0], sorted({r['length'] for r in rows if not r['disjoint']})
   note = f'{first["task"]}: {first["samples"]} samples a length; loss in nats a token of the answer; the interval is of exact matches'
+  few = {r['length']: r['distinct_samples'] for r in rows if r['distinct_samples'] < r['samples']}
+  if few:
+    note += f'\nof them different, for which the interval is: {", ".join(f"{count} at {n}" for n, count in sorted(few.items()))}'
   if shared:
     note += f'\nlengths with too few samples to keep some from training: {", ".join(map(str, shared))}'
   return aligned(table, left=2) + '\n' + note

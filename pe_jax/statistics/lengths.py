@@ -10,6 +10,7 @@ reported, not tested: D(L/2) > 0 says that context helps. Nothing is interpolate
 lies. Another protocol gives another length, so each result carries its protocol.
 """
 
+import dataclasses
 import itertools
 import math
 
@@ -88,6 +89,27 @@ def of_accuracies(
     lower_N = np.quantile(ratio_BN, alpha, axis=0)
     estimate_N = right_NRU.sum((1, 2)) / trials_NRU.sum((1, 2)) / (right_RU.sum() / trials_RU.sum())
   return result('accuracy', protocol, reference, share, alpha, lengths, estimate_N, lower_N, gate, right_RU.shape)
+
+
+def first_not_finite(rows, train):
+  """The first length beyond training at which some loss of the rows' reading was no number; None where all were."""
+  return min((n for row in rows for n in row.get('not_finite') or () if n > train), default=None)
+
+
+def ended(reliable, end):
+  """The Reliable of lengths below `end`, where losses are no numbers: that length has failed. None: as it is."""
+  if end is None:
+    return reliable
+
+  def failed(reach):
+    return reach and (Reach(reach.passed, end) if reach.failed is None else reach)
+
+  return dataclasses.replace(reliable, reach=failed(reliable.reach), useful=failed(reliable.useful))
+
+
+def exact_match(task, at, reach):
+  """The `protocol` of a task's accuracies, in words: they are shares of that at length `at`, and training went to `reach`."""
+  return f'{task}, exact match' + (f' as a share of that at {at}' if at != reach else '')
 
 
 def of_perplexities(lengths, perplexity_N, reference, protocol, *, margin=MARGIN):

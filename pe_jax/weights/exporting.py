@@ -33,7 +33,10 @@ def run(run, folder):
   family, keys = chosen(run.config)
   tensors = tensors_of(family, run.config, run.params)
   card = card_lib.read(run.workdir)
+  keys = declared_length(run.config, keys, card)
   special = tokenizer(run.config.data.tokenizer, folder) | {name: card.get(name) for name in ('eos_token_id', 'pad_token_id')}
+  if special['bos_token_id'] is None:  # a BOS that no text begins with by itself
+    special['bos_token_id'] = card.get('bos_token_id')
   with workdir_lib.writing(folder / SINGLE):
     _safetensors().save_file(tensors, folder / SINGLE, metadata={'format': 'pt'})
   if card.get('generation'):
@@ -58,6 +61,17 @@ def chosen(config):
     found.append((len(apart) + 10 * (not keys), name, apart))
   _, name, apart = min(found, key=lambda one: one[0])
   raise ConfigError(f'no model type of transformers computes what this run does; {name} is nearest, but for {"; ".join(apart)}')
+
+
+def declared_length(config, keys, card):
+  """The keys with as many positions as the source declared, where nothing but that number changes by it."""
+  length = card.get('max_length')
+  if not length or 'max_position_embeddings' not in keys or card.get('encoding') != config.encoding:
+    return keys
+  new = keys | {'max_position_embeddings': length}
+  own = hf_config.declared(keys)
+  same = (own.layers, own.windows) == (hf_config.declared(new).layers, hf_config.declared(new).windows)
+  return new if same else keys
 
 
 def differences(config, family, keys):
@@ -99,12 +113,16 @@ def tokenizer(name, folder):
   """Writes the tokenizer's files, special tokens and chat template as the source had them; gives config.json's {bos_token_id}."""
   made = tokenizer_lib.make(name)
   own = name == 'bytes' or name.startswith(tokenizer_lib.TASK)
-  told = ({'bos_token': vocabulary.BOS} if name == 'bytes' else {}) if own else vocabulary.told(pathlib.Path(name).parent)
+  path = pathlib.Path(name).expanduser()
+  told = ({'bos_token': vocabulary.BOS} if name == 'bytes' else {}) if own else vocabulary.told(path.parent)
   with workdir_lib.writing(folder / 'tokenizer_config.json'):
     if name == 'bytes':
       vocabulary.of_bytes(folder)
+    elif name.endswith('.model'):
+      _, bos = vocabulary.of_pieces(path, folder, made.bos)
+      told = {'bos_token': bos, **told}
     elif not own:
-      shutil.copyfile(name, folder / f'tokenizer{pathlib.Path(name).suffix}')
+      shutil.copyfile(path, folder / 'tokenizer.json')
   if (folder / 'tokenizer.json').is_file():
     # The class that takes tokenizer.json as it is; that of a model type can cut text in its own way.
     told = {'tokenizer_class': 'PreTrainedTokenizerFast', **told}

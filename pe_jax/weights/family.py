@@ -7,6 +7,7 @@ Both are read in one direction and written in the other.
 import dataclasses
 from collections.abc import Callable
 
+from pe_jax import config
 from pe_jax.errors import ConfigError
 
 # Fields of config.model that say what is computed, with their plainest values; a family's facts and keys replace these.
@@ -19,6 +20,8 @@ TANH = ('gelu_pytorch_tanh', 'gelu_new', 'gelu_fast', 'gelu_tanh')  # one functi
 ACTIVATIONS = {'gelu': 'gelu_exact', 'silu': 'silu', 'swish': 'silu', 'relu': 'relu', 'relu2': 'relu2', **dict.fromkeys(TANH, 'gelu')}
 GATES = {'silu': 'swiglu', 'swish': 'swiglu', 'gelu': 'geglu_exact', **dict.fromkeys(TANH, 'geglu')}
 REQUIRED = object()
+FIELDS = config.default().model
+KINDS = {bool: (bool,), int: (int,), float: (float, int), str: (str,)}  # of a field: what config.json may have for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +46,11 @@ class Key:
     value = self.default if value is None else value
     if value is REQUIRED:
       raise ConfigError(f'config.json: {self.name} is missing')
-    if self.words is not None and value not in self.words:
-      raise ConfigError(f'config.json: {self.name}={value!r} is not known (known: {", ".join(map(str, self.words))})')
+    if self.words is not None:
+      if not isinstance(value, (str, bool)) or value not in self.words:
+        raise ConfigError(f'config.json: {self.name}={value!r} is not known (known: {", ".join(map(str, self.words))})')
+    elif type(value) not in (kinds := KINDS[type(FIELDS[self.fields.split()[0]])]):
+      raise ConfigError(f'config.json: {self.name}={value!r} is none of {", ".join(kind.__name__ for kind in kinds)}')
     return dict.fromkeys(self.fields.split(), value if self.words is None else self.words[value])
 
   def write(self, fields):

@@ -82,6 +82,8 @@ class GgufFile:
 
 def halves(x, num_heads):
   """Rows whose neighbours are a pair, put so that a pair is the rows i and i + d/2 of a head: d/2 pairs x 2 -> 2 x d/2."""
+  if x.shape[0] % (2 * num_heads):
+    raise DataError(f'{x.shape[0]} rows of queries or keys are not those of {num_heads} heads (its tensors are those of another model)')
   return x.reshape(num_heads, -1, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
 
 
@@ -117,7 +119,10 @@ def open_file(path):
 def value(reader, key, default=None):
   """The value of a metadata key."""
   field = reader.get_field(key)
-  return default if field is None else field.contents()
+  try:
+    return default if field is None else field.contents()
+  except (ValueError, IndexError, TypeError) as error:  # text that is no UTF-8 among others
+    raise DataError(f'the key {key} of the GGUF file cannot be read: {error}') from error
 
 
 def _config(path, reader):
@@ -131,8 +136,8 @@ def _config(path, reader):
   given = {'model_type': ARCHITECTURES[arch][0]}
   for theirs, ours in SIZES.items():
     given[theirs] = value(reader, f'{arch}.{ours}')
-    if type(given[theirs]) is not int:
-      raise ConfigError(f'{path}: {arch}.{ours}={given[theirs]!r} is not one whole number')
+    if type(given[theirs]) is not int or given[theirs] < 1:
+      raise ConfigError(f'{path}: {arch}.{ours}={given[theirs]!r} is not one positive whole number')
   heads = given['num_attention_heads']
   tensors = {t.name: t for t in reader.tensors}
   given |= {
@@ -143,6 +148,7 @@ def _config(path, reader):
     'attention_bias': 'blk.0.attn_q.bias' in tensors,
     'mlp_bias': 'blk.0.ffn_up.bias' in tensors,
     'rope_parameters': _rope(path, reader, arch, tensors),
+    'bos_token_id': value(reader, 'tokenizer.ggml.bos_token_id'),
     'eos_token_id': value(reader, 'tokenizer.ggml.eos_token_id'),
     'pad_token_id': value(reader, 'tokenizer.ggml.padding_token_id'),
   }

@@ -56,8 +56,7 @@ class Folder:
     opened = {}
     for file in self.files():
       opened |= _pickled(file) if file.suffix == '.bin' else _tensors(file)
-    index = self.index()
-    promised = read_json(index).get('weight_map', {}) if index.is_file() else {}
+    index, promised = self.index(), self._promised()
     if missing := sorted(promised.keys() - opened.keys()):
       raise DataError(
         f'{self.path}: {index.name} promises {missing[0]} in {promised[missing[0]]}, which does not have it (copy the file again)'
@@ -70,9 +69,20 @@ class Folder:
     return read_json(file) if file.is_file() else {}
 
   def index(self):
-    """The file that says which file has which tensor, where there are several."""
+    """The file that says which file has which tensor, None where all are in one: a single file counts more, as transformers has it."""
     index = self.path / INDEX
-    return self.path / PICKLED_INDEX if self.allow_pickle and not index.is_file() and not self._safe() else index
+    if (self.path / SINGLE).is_file():
+      return None
+    index = self.path / PICKLED_INDEX if self.allow_pickle and not index.is_file() and not self._safe() else index
+    return index if index.is_file() else None
+
+  def _promised(self):
+    """{tensor: its file} of the index."""
+    index = self.index()
+    found = read_json(index).get('weight_map', {}) if index else {}
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
+      raise DataError(f'{index}: weight_map: an object with a file for each tensor is wanted')
+    return found
 
   def _safe(self):
     single = self.path / SINGLE
@@ -80,8 +90,7 @@ class Folder:
 
   def files(self):
     """The files with tensors, all of which are there."""
-    index = self.index()
-    if not index.is_file():
+    if not self.index():
       if found := self._safe():
         return found
       if self.allow_pickle and (self.path / PICKLED).is_file():
@@ -93,7 +102,7 @@ class Folder:
           f'{PICKLED} is read with --allow_pickle, by a reader that runs nothing)'
         )
       raise DataError(f'{self.path}: no .safetensors file there')
-    names = sorted(set(read_json(index).get('weight_map', {}).values()))
+    names = sorted(set(self._promised().values()))
     missing = [name for name in names if not (self.path / name).is_file()]
     if missing:
       raise DataError(f'{self.path}: {len(missing)} of {len(names)} shards are missing: {", ".join(missing[:5])} (copy them there)')

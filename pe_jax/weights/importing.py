@@ -20,7 +20,7 @@ from pe_jax import config as config_lib
 from pe_jax import encodings, fingerprint, hf_config, model, progress, resolve, train
 from pe_jax import workdir as workdir_lib
 from pe_jax.checkpoint import Checkpoints
-from pe_jax.errors import ConfigError, DataError
+from pe_jax.errors import ConfigDiffers, ConfigError, DataError
 from pe_jax.weights import card as card_lib
 from pe_jax.weights import families, gguf_file, hf_folder, positions, vocabulary
 
@@ -43,11 +43,12 @@ def run(source, workdir, *, train_length=0, tokenizer='', encoding='', allow_pic
     final = path if path == 'bytes' else str(pathlib.Path(workdir).absolute() / 'tokenizer' / pathlib.Path(path).name)
     config = _with_tokenizer(config, final)
     workdir_lib.check_config(workdir, config)
-    if done := workdir_lib.finished(workdir):
-      progress.say(f'{workdir}: imported already')
-      return {'workdir': str(workdir), **done}
     params, kinds = parameters(opened, config)
     card = _card(source, opened, declaration, config, params, kinds)
+    if done := workdir_lib.finished(workdir):
+      _check_same(workdir, done, card, path, final)
+      progress.say(f'{workdir}: imported already')
+      return {'workdir': str(workdir), **done}
     with workdir_lib.locked(workdir) as folder:
       workdir_lib.check_config(workdir, config)
       if path != 'bytes':
@@ -57,6 +58,16 @@ def run(source, workdir, *, train_length=0, tokenizer='', encoding='', allow_pic
             shutil.copyfile(file, copy)
       _write(folder, config, params, card)
   return card
+
+
+def _check_same(workdir, done, card, tokenizer, kept):
+  """Refuses parameters or a tokenizer that are not those of the run that is there, whose config is the same."""
+  other = 'other parameters' if done.get('params_sha256') != card['params_sha256'] else ''
+  if not other and tokenizer != 'bytes' and pathlib.Path(tokenizer).read_bytes() != pathlib.Path(kept).read_bytes():
+    other = 'another tokenizer'
+  if other:
+    there = card_lib.read(workdir).get('source', 'another source')
+    raise ConfigDiffers(f'{workdir}: holds what was imported from {there}, and {card["source"]} has {other} (choose another --workdir)')
 
 
 def _write(folder, config, params, card):
@@ -224,6 +235,7 @@ def _card(source, opened, declaration, config, params, kinds):
     'tensor_types': kinds,
     'vocab_size': config.model.vocab_size,
     'tokenizer': config.data.tokenizer,
+    'bos_token_id': opened.given.get('bos_token_id'),
     'eos_token_id': opened.given.get('eos_token_id'),
     'pad_token_id': opened.given.get('pad_token_id'),
     'generation': opened.generation(),

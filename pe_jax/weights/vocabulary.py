@@ -12,6 +12,7 @@ import pathlib
 import shutil
 
 from pe_jax.errors import ConfigError, DataError
+from pe_jax.weights import pieces
 from pe_jax.weights.gguf_file import value
 from pe_jax.weights.hf_folder import read_json
 
@@ -39,7 +40,6 @@ CUTS = {
 WHOLE_PIECES = ('llama-bpe',)
 AS_GPT2 = ('gpt2', 'gptj')  # model types whose vocab.json with merges.txt is cut as GPT-2's
 BOS = '<s>'  # of bytes
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # tokenizer.ggml.token_type
 
 
 def of_folder(source, folder, model_type):
@@ -48,7 +48,8 @@ def of_folder(source, folder, model_type):
   _keep(told(source), folder)
   for name in FILES:
     if (source / name).is_file():
-      return str(shutil.copyfile(source / name, folder / name))
+      copy = str(shutil.copyfile(source / name, folder / name))
+      return _begun(copy, source) if name == FILES[0] else copy
   vocabulary, merges = source / 'vocab.json', source / 'merges.txt'
   if vocabulary.is_file() and merges.is_file():
     if model_type not in AS_GPT2:
@@ -66,6 +67,30 @@ def of_folder(source, folder, model_type):
     f'{source}: no tokenizer there ({", ".join(FILES)}, or vocab.json with merges.txt); name one with --tokenizer=PATH, '
     'or --tokenizer=bytes for a model that reads bytes'
   )
+
+
+def _begun(path, source):
+  """The same tokenizer.json, with BOS before a text where `add_bos_token` says so, which counts more than the file itself."""
+  given = read_json(source / TOLD) if (source / TOLD).is_file() else {}
+  wanted, bos = given.get('add_bos_token'), told(source).get('bos_token')
+  if not isinstance(wanted, bool):
+    return path
+  lib = _library()
+  try:
+    tokenizer = lib.Tokenizer.from_file(path)
+  except Exception as error:  # the package raises nothing narrower
+    raise DataError(f'{source / FILES[0]}: not a tokenizer.json, {error}') from error
+  whole, bare = (tokenizer.encode('a', add_special_tokens=with_bos).ids for with_bos in (True, False))
+  begins = len(whole) > len(bare) and whole[1 : len(bare) + 1] == bare
+  if begins == wanted:
+    return path
+  number = tokenizer.token_to_id(bos) if wanted and isinstance(bos, str) else None
+  if wanted and number is None:
+    raise ConfigError(f'{source / TOLD}: add_bos_token is true, and bos_token={bos!r} is no token (name a tokenizer with --tokenizer=PATH)')
+  special = [(bos, number)] if wanted else []
+  tokenizer.post_processor = lib.processors.TemplateProcessing(single=f'{bos} $A' if wanted else '$A', special_tokens=special)
+  tokenizer.save(path)
+  return path
 
 
 def of_given(path, folder):
@@ -107,11 +132,14 @@ def of_gguf(reader, path, folder):
   kind, tokens = value(reader, 'tokenizer.ggml.model'), value(reader, 'tokenizer.ggml.tokens')
   if kind not in ('gpt2', 'llama') or not tokens:
     raise ConfigError(f'{path}: tokenizer.ggml.model={kind!r} cannot be imported (these can: gpt2, llama); name one with --tokenizer=PATH')
-  types = value(reader, 'tokenizer.ggml.token_type', [NORMAL] * len(tokens))
-  tokenizer = _merged(reader, path, tokens) if kind == 'gpt2' else _scored(reader, tokens)
-  special, added = [[t for t, k in zip(tokens, types) if k == wanted] for wanted in (CONTROL, USER_DEFINED)]
-  tokenizer.add_special_tokens(special)
-  tokenizer.add_tokens(added)
+  types = value(reader, 'tokenizer.ggml.token_type', [pieces.NORMAL] * len(tokens))
+  try:
+    tokenizer = _merged(reader, path, tokens) if kind == 'gpt2' else _scored(reader, tokens, types)
+  except ConfigError:
+    raise
+  except Exception as error:  # the package raises nothing narrower
+    raise DataError(f'{path}: its vocabulary cannot be read: {error}') from error
+  pieces.added(_library(), tokenizer, tokens, types, kind == 'llama' and value(reader, 'tokenizer.ggml.add_space_prefix', True))
   bos = value(reader, 'tokenizer.ggml.bos_token_id', 1 if kind == 'llama' else None)  # 1 is sentencepiece's
   if value(reader, 'tokenizer.ggml.add_bos_token', kind == 'llama' or value(reader, 'tokenizer.ggml.pre') in WHOLE_PIECES):
     if bos is None or not 0 <= bos < len(tokens):
@@ -129,6 +157,20 @@ def of_gguf(reader, path, folder):
   special = {f'{name}_token': tokens[n] for name, n in ids.items() if n is not None and 0 <= n < len(tokens)}
   _keep(special | ({'chat_template': template} if template else {}), folder)
   return _saved(tokenizer, folder)
+
+
+def of_pieces(path, folder, bos):
+  """(the path of a tokenizer.json made of a sentencepiece .model, what begins a text with it): id `bos`, or one more than the pieces."""
+  lib = _library()
+  tokenizer = pieces.tokenizer(path, lib)
+  token = tokenizer.id_to_token(bos)
+  if token is None:
+    tokenizer.add_special_tokens([BOS])
+    token = BOS
+    if tokenizer.token_to_id(BOS) != bos:
+      raise ConfigError(f'{path}: it has a piece {BOS} that begins no text, and one more of that name cannot be added')
+  tokenizer.post_processor = lib.processors.TemplateProcessing(single=f'{token} $A', special_tokens=[(token, bos)])
+  return _saved(tokenizer, folder), token
 
 
 def of_bytes(folder):
@@ -173,22 +215,12 @@ def _byte_level(model, pattern):
   return tokenizer
 
 
-def _scored(reader, tokens):
-  """Sentencepiece's BPE: the pair whose piece has the highest score is merged first, and what no piece has becomes bytes."""
-  lib = _library()
-  ids, scores = {t: n for n, t in enumerate(tokens)}, value(reader, 'tokenizer.ggml.scores', [0.0] * len(tokens))
-  pairs = [(piece[:k], piece[k:]) for piece in tokens for k in range(1, len(piece)) if piece[:k] in ids and piece[k:] in ids]
-  pairs.sort(key=lambda pair: -scores[ids[pair[0] + pair[1]]])
-  types = value(reader, 'tokenizer.ggml.token_type', [NORMAL] * len(tokens))
-  unknown = next((t for t, k in zip(tokens, types) if k == UNKNOWN), None)
-  tokenizer = lib.Tokenizer(lib.models.BPE(ids, pairs, unk_token=unknown, fuse_unk=True, byte_fallback=BYTE in types))
-  space, prefix = '▁', value(reader, 'tokenizer.ggml.add_space_prefix', True)
-  tokenizer.normalizer = lib.normalizers.Sequence(
-    [*([lib.normalizers.Prepend(space)] if prefix else []), lib.normalizers.Replace(' ', space)]
-  )
-  ends = [lib.decoders.Strip(' ', 1, 0)] if prefix else []
-  tokenizer.decoder = lib.decoders.Sequence([lib.decoders.Replace(space, ' '), lib.decoders.ByteFallback(), lib.decoders.Fuse(), *ends])
-  return tokenizer
+def _scored(reader, tokens, types):
+  """Sentencepiece's BPE."""
+  lib, prefix = _library(), value(reader, 'tokenizer.ggml.add_space_prefix', True)
+  made = lib.Tokenizer(pieces.merging(lib, tokens, value(reader, 'tokenizer.ggml.scores', [0.0] * len(tokens)), types))
+  made.normalizer, made.decoder = lib.normalizers.Sequence(pieces.spaces(lib, prefix)), pieces.decoder(lib, prefix)
+  return made
 
 
 def _saved(tokenizer, folder):

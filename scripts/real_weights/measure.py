@@ -73,6 +73,11 @@ class Text:
     }
 
 
+def kept_rows(path, settings):
+  """{job: row} of what was measured before under the same settings."""
+  return {tuple(row['job']): row for row in metrics.read(path) if row['settings'] == settings}
+
+
 def rows(texts, jobs, readings, path, settings, deadline):
   """The rows of all jobs that were done before or fit into the time, each also appended to `path`; (rows, jobs that were left out).
 
@@ -84,7 +89,7 @@ def rows(texts, jobs, readings, path, settings, deadline):
     settings: what rows must agree in to stand beside each other; others in the file are passed over.
     deadline: of time.monotonic(), after which nothing ends; None: all is done.
   """
-  kept = {tuple(row['job']): row for row in metrics.read(path) if row['settings'] == settings}
+  kept = kept_rows(path, settings)
   clock, left, found = plan.Clock(), [], []
   for row in kept.values():
     _learn(clock, row)

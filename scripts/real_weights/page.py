@@ -14,7 +14,7 @@ from pe_jax.statistics import bootstrap
 
 
 def differences(rows, train):
-  """{(kinds, length, reading): Interval of the loss less that of the crop}; kinds is one, or 'all' of them where there are several."""
+  """{(kinds, length, reading): (Interval of the loss less that of the crop, texts)}; kinds is one, or 'all' where there are several."""
   by, found = {tuple(row['job']): row for row in rows}, {}
   kinds = list(dict.fromkeys(row['job'][0] for row in rows))
   for group in [*([kind] for kind in kinds), *([kinds] if len(kinds) > 1 else [])]:
@@ -29,42 +29,48 @@ def differences(rows, train):
       if pairs and {row['job'][0] for row, _ in pairs} == set(group):
         nll_RU, crop_RU = (np.asarray([pair[n]['nll'] for pair in pairs]) for n in (0, 1))
         counts = np.full(nll_RU.shape, pairs[0][0]['block'])
-        found[name, length, reading] = bootstrap.difference(nll_RU, crop_RU, counts, shared=False)
+        found[name, length, reading] = bootstrap.difference(nll_RU, crop_RU, counts, shared=False), len(pairs)
   return found
 
 
 def losses(rows, readings):
   """The table of losses and differences by kind: one line a reading, one column a length."""
-  train, digits = rows[0]['settings']['train_length'], rows[0]['settings']['digits']
+  train = rows[0]['settings']['train_length']
   found = differences(rows, train)
   lengths = sorted({row['job'][2] for row in rows})
-  parts = []
+  kinds, parts = {row['job'][0] for row in rows}, []
   for kind in dict.fromkeys(name for name, _, _ in found):
     mine = [row for row in rows if kind in ('all', row['job'][0])]
-    documents = {n: len({(row['job'][0], row['job'][1]) for row in mine if row['job'][2] == n and row['job'][3] == 'raw'}) for n in lengths}
-    head = [kind, *(f'{n} ({documents[n]})' for n in lengths)]
-    table = [head, ['raw, nats', *(_mean(mine, n) for n in lengths)]]
+
+    def of(length, reading, mine=mine, kind=kind):
+      """The rows of a cell; of all kinds only where each has a text, else lengths would be of other texts than their neighbours."""
+      found = [row for row in mine if tuple(row['job'][2:]) == (length, reading)]
+      return found if kind != 'all' or {row['job'][0] for row in found} == kinds else []
+
+    table = [[kind, *map(str, lengths)], ['raw, nats', *(_mean(of(n, 'raw')) for n in lengths)]]
     for reading in readings:
       cells = ['-' if reading == 'raw' and n <= train else _interval(found.get((kind, n, reading))) for n in lengths]
       table.append([f'{reading}, against crop', *cells])
     for reading in readings:
-      table.append([f'{reading}, key nats', *(_key(mine, n, reading, digits) for n in lengths)])
+      table.append([f'{reading}, key nats', *(_key(of(n, reading)) for n in lengths)])
     parts.append(aligned(table))
   return '\n\n'.join(parts)
 
 
-def _mean(rows, length):
-  mine = [row for row in rows if row['job'][2:] in ((length, 'raw'), [length, 'raw'])]
-  return f'{np.mean([np.sum(row["nll"]) / (len(row["nll"]) * row["block"]) for row in mine]):.3f}' if mine else ''
+def _mean(rows):
+  return f'{np.mean([np.sum(row["nll"]) / (len(row["nll"]) * row["block"]) for row in rows]):.3f} [{len(rows)}]' if rows else ''
 
 
-def _interval(d):
-  return '' if d is None else f'{d.estimate:+.3f} ({d.low:+.3f} .. {d.high:+.3f})'
+def _interval(found):
+  if found is None:
+    return ''
+  d, texts = found
+  return f'{d.estimate:+.3f} ({d.low:+.3f} .. {d.high:+.3f}) [{texts}]'
 
 
-def _key(rows, length, reading, digits):
+def _key(rows):
   """Mean -log p of the key, and in how many texts it was found."""
-  key = [row['key'] for row in rows if tuple(row['job'][2:]) == (length, reading)]
+  key = [row['key'] for row in rows]
   return f'{np.mean(key):.1f}, {sum(x < np.log(2) for x in key)} of {len(key)}' if key else ''
 
 
@@ -110,8 +116,10 @@ def write(path, setup, rows, left, readings, peers=()):
     f'![Loss against the crop, by length, for each reading]({path.with_suffix(".png").name})', '',
     f'Each text ends with the same {settings["span"]} targets at every length. *Against crop*: loss less that of `{settings["encoding"]}` '
     f'as trained on the last {settings["train_length"]} tokens, or on as many as there are: up to there the cost of a reading inside the '
-    'context, beyond it of use where below 0. In brackets 95 % intervals from a bootstrap over documents and, within them, blocks of '
-    f'{block} targets; over the blocks alone where there is one document. Behind a length stands its number of documents. *Key*: -log p of '
+    'context, beyond it of use where below 0. In brackets 95 % intervals from a bootstrap over texts and, within them, blocks of '
+    f'{block} targets, and in square ones the number of texts. With one text an interval is of its blocks alone and says nothing of other '
+    'texts; with two it has half of the variance between texts, with R of them (R - 1) / R. Means of one line are of the texts that were '
+    'measured there, which are fewer at longer lengths: only *against crop* compares the same ones. *Key*: -log p of '
     f'{settings["digits"]} digits that were said once in the far text and are asked for after the targets '
     f'({settings["digits"] * np.log(10):.1f} for a guesser), and the texts in which it had more than half of the probability.', '',
     'Readings: ' + ', '.join(f'{name} = `{encoding}`' for name, encoding in readings.items()) + '.', '',
@@ -145,7 +153,7 @@ def draw(rows, readings, path):
     for reading in readings:
       at = sorted(n for name, n, read in found if (name, read) == (kind, reading))
       if at:
-        one = [found[kind, n, reading] for n in at]
+        one = [found[kind, n, reading][0] for n in at]
         (line,) = axis.plot(at, [d.estimate for d in one], marker='o', ms=3, label=reading)
         axis.fill_between(at, [d.low for d in one], [d.high for d in one], color=line.get_color(), alpha=0.2, lw=0)
     axis.axhline(0, color='k', lw=0.6)

@@ -11,14 +11,17 @@ from real_weights import plan
 TYPES = ('float32', 'bfloat16')
 
 
-def rows(python, source, lengths, path):
-  """[{length, type, seconds, peak_gb, versions}], measured with the interpreter `python` where they are not in `path`."""
-  kept = {(row['length'], row['type']): row for row in metrics.read(path)}
+def rows(python, source, lengths, path, params):
+  """[{length, type, seconds, peak_gb, versions}], measured with the interpreter `python` where they are not in `path`.
+
+  `params`: hash of the parameters, in which rows must agree to be those of this model.
+  """
+  kept = {(row['length'], row['type']): row for row in metrics.read(path) if row.get('params_sha256') == params}
   for length in lengths:
     for kind in TYPES:
       if (length, kind) not in kept:
         progress.say(f'transformers at {length}, {kind}')
-        row = {'length': length, 'type': kind} | _measured(python, source, length, kind)
+        row = {'length': length, 'type': kind, 'params_sha256': params} | _measured(python, source, length, kind)
         metrics.append(path, [row])
         kept[length, kind] = row
   return [kept[length, kind] for length in lengths for kind in TYPES]

@@ -3,7 +3,6 @@
 import dataclasses
 import operator
 
-
 # Of runs that are measured afterwards: nothing on the way but the log. No parameter depends on it.
 QUIET = {'eval_every_steps': 0, 'log_every_steps': 50, 'tensorboard': False}
 

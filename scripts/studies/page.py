@@ -60,7 +60,7 @@ def draw(arms, maps, at, path):
     axis.set_xticks(at, [str(n) for n in at])
     axis.set_xlabel('tokens fed (trained to the dashed line)')
     axis.set_ylabel(label)
-    axis.legend(fontsize=8, frameon=False)
+    axis.legend(fontsize=8, frameon=False, loc='upper left')
   axes[0].set_title('the same last 32 targets with more context')
   axes[1].set_title('one RoPE checkpoint under frequency maps')
   figure.savefig(path, dpi=130)

@@ -138,7 +138,7 @@ def test_what_a_run_is_called_or_says_is_never_markup(tmp_path):
   assert not [key for _, a in read.tags for key in a if key.startswith('on')]
   assert HOSTILE in ''.join(read.text('h1'))
   data = json.loads(''.join(text for tag, text in read.texts if tag == 'script' and text.startswith('{"lines"')))
-  assert [line['label'] for line in data['lines']] == [HOSTILE]
+  assert [line['label'] for line in data['lines']] == [f'{HOSTILE}, on {HOSTILE}']
   assert any(f'ERROR: {HOSTILE}' in text for text in read.text())
 
 

@@ -156,13 +156,83 @@ def task(length, exact, **more):
 
 
 def test_tasks_are_ranked_by_exact_matches_and_must_be_learnt_first(tmp_path):
-  trained = {'data.task_max_length': 16}
+  trained = {'data.task_max_length': 16, 'data.source': 'task', 'data.name': 'copy'}
   for name, inside, beyond in (('rope', 0.99, 0.3), ('alibi', 0.9, 0.5), ('nope', 0.4, 0.4)):
     rows = [task(n, x) | {'asked_encoding': name, 'trained_encoding': name} for n, x in ((16, inside), (32, beyond))]
     written.run(tmp_path / name, written.config(name, **trained), rows)
   found = of(tmp_path, 'task')
   assert {label: e.rank for label, e in found.items()} == {'alibi': 1, 'rope': 2, 'nope': None}
   assert found['nope'].faults == ('in-distribution gate failed: exact match up to 16 0.400, below 0.8',)
+
+
+OF_TASK = {'data.task_max_length': 16, 'data.source': 'task', 'data.name': 'copy'}
+
+
+def test_a_task_of_which_no_trained_length_was_tested_has_no_rank(tmp_path):
+  written.run(tmp_path / 'a', written.config(**OF_TASK), [task(20, 0.9), task(24, 0.8)])
+  (found,) = of(tmp_path, 'task').values()
+  assert (found.rank, found.faults) == (None, ('in-distribution gate failed: no length that training reached was tested',))
+
+
+def test_the_training_length_of_a_task_is_not_the_longest_that_was_tested(tmp_path):
+  groups = {'by_unit': {'unit': 'group', 'right': [20] * 25, 'trials': [20] * 25}}
+  written.run(tmp_path / 'a', written.config(**OF_TASK), [task(8, 1.0, **groups), task(20, 1.0, **groups)])
+  (found,) = of(tmp_path, 'task').values()
+  assert (found.lengths.reliable.reference, found.lengths.reliable.lengths) == (16, (20,))
+  assert found.lengths.reliable.protocol == 'copy, exact match as a share of that at 8'
+
+
+def test_other_tasks_texts_and_splits_are_readings_of_their_own(tmp_path):
+  rows = [task(16, 0.99), task(32, 0.9), task(16, 0.98, **{'split': 'validation'}), task(16, 0.5) | {'task': 'copy(symbols=3)'}]
+  written.run(tmp_path / 'a' / 'copy', written.config(**OF_TASK), rows)
+  made = readings.of_runs(results.scan(tmp_path / 'a'))
+  assert [(r.label, sorted(r.at('task'))) for r in made] == [
+    ('rope', [16, 32]),
+    ('rope, on validation', [16]),
+    ('rope, tested on copy(symbols=3)', [16]),
+  ]
+  assert len(next(c for c in charts.of_readings(made) if c.name == 'training_loss').curves) == 1
+  texts = [written.row('sliding', 'rope', n, 2.0 + n / 1000, split=f'text:{name}', targets=name) for name in 'ab' for n in (64, 128)]
+  written.run(tmp_path / 'b' / 'run', written.config(), texts)
+  found = of(tmp_path / 'b', 'sliding')
+  assert {label: (e.rank, e.faults) for label, e in found.items()} == {'rope, on text:a': (1, ()), 'rope, on text:b': (1, ())}
+
+
+def test_runs_on_different_tasks_are_ranked_apart_whatever_their_targets(tmp_path):
+  for name in ('copy', 'reverse'):
+    for encoding, exact in (('rope', 0.9), ('alibi', 0.95)):
+      rows = [task(n, exact) | {'task': name, 'asked_encoding': encoding, 'trained_encoding': encoding} for n in (16, 32)]
+      written.run(tmp_path / f'{name}_{encoding}', written.config(encoding, **OF_TASK | {'data.name': name}), rows)
+  found = of(tmp_path, 'task')
+  assert {label: e.rank for label, e in found.items()} == {
+    'alibi, name=copy': 1, 'rope, name=copy': 2, 'alibi, name=reverse': 1, 'rope, name=reverse': 2
+  }  # fmt: skip
+
+
+def test_windows_that_went_on_by_other_strides_are_not_compared(tmp_path):
+  for name, stride in (('rope', 16), ('alibi', 16), ('nope', 1)):
+    rows = [written.row('sliding', name, n, 2.0, stride=stride * n // 64 if stride > 1 else 1) for n in (64, 128)]
+    written.run(tmp_path / name, written.config(name), rows)
+  found = of(tmp_path, 'sliding')
+  assert {label: e.rank is None for label, e in found.items()} == {'rope': False, 'alibi': False, 'nope': True}
+  assert found['nope'].faults == ('not comparable: windows went on by other strides than the others at 64, 128',)
+  written.jsonl(tmp_path / 'rope' / 'eval' / 'sliding.jsonl', [written.row('sliding', 'rope', 128, 1.9, stride=1)])
+  (run,) = (run for run in results.scan(tmp_path) if run.name == 'rope')
+  assert 'sliding: strides 16 at 64, 1 at 128, which are not to be put on one curve' in run.warnings
+
+
+def test_runs_that_began_from_seeds_of_one_run_are_seeds_of_one_another(tmp_path):
+  for seed in (0, 1):
+    written.run(tmp_path / f'rope-{seed}', written.config(seed=seed))
+    written.run(tmp_path / f'long-{seed}', written.config('alibi', seed=seed))
+    for source in ('rope', 'long'):
+      where = str(tmp_path / f'{source}-{seed}')
+      written.run(tmp_path / f'tuned {source}-{seed}', written.config('linear', seed=seed, init_from=where))
+  gone = written.config('linear', seed=2, init_from='/nowhere/rope-2')
+  written.run(tmp_path / 'gone', gone)
+  found = {r.label: r.seeds for r in readings.of_runs(results.scan(tmp_path)) if r.trained == 'linear'}
+  assert sorted(found.values()) == [[0, 1], [0, 1], [2]]
+  assert sum(label.startswith('linear, init_from=rope ') for label in found) == 1
 
 
 def test_seeds_make_a_band_from_the_least_to_the_largest(tmp_path):

@@ -217,7 +217,7 @@ def test_a_run_goes_on_where_it_was_and_is_tested_at_other_lengths(tmp_path):
   assert [r['disjoint'] for r in rows] == [False, True]
   (lengths,) = three.of_rows(evaluate.subject(run.config, run.params, samples=24), rows)
   assert (lengths.acceptable, lengths.computable) == (Reach(19, 20), Reach(19))  # 2 x 19 + 3 of 41 positions
-  assert (lengths.reliable.reference, lengths.reliable.lengths, lengths.reliable.metric) == (1, (19,), 'accuracy')
+  assert (lengths.reliable.reference, lengths.reliable.lengths, lengths.reliable.metric) == (6, (19,), 'accuracy')
   assert 'groups of samples' in protocols.text(rows, [lengths])
   for row in rows:
     assert sum(row['by_unit']['right']) == pytest.approx(row['exact_match'] * 24)
@@ -288,7 +288,7 @@ def test_accuracies_of_answers_that_are_known():
   task = tasks.make('copy(symbols=4)')
   right_BT = np.asarray([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 1]], bool)
   weight_BT = np.asarray([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0]], np.float32)
-  found = protocol.accuracies(task, right_BT, weight_BT)
+  found = protocol.accuracies(task, right_BT, weight_BT, 3)
   assert (found['samples'], found['exact_match'], found['token_accuracy']) == (3, 2 / 3, 5 / 7)
   assert found['correct_prefix'] == (3 + 2 + 0) / 3
   assert found['chance_exact_match'] == pytest.approx((5**-3 + 2 * 5**-2) / 3)

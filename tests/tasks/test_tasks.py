@@ -261,6 +261,13 @@ def test_a_task_that_does_not_exist_is_told_in_a_sentence(spec, match):
   assert '\n' not in str(error.value)
 
 
+def test_words_that_are_hardly_ever_of_different_frequency_are_a_sentence_and_no_endless_search():
+  task = tasks.make('frequent_words(top=6)')
+  with pytest.raises(ConfigError, match=r'in none of 20000 texts of 21 words had the 6 most frequent different frequencies'):
+    task.sample(np.random.default_rng(0), 21)
+  assert task.sample(np.random.default_rng(0), 4000)
+
+
 def test_one_task_has_one_text():
   assert str(tasks.parse('copy( draw="random",symbols=30 )')) == 'copy(symbols=30)'
   assert tasks.make('selective_copy(blanks=1)').spec == 'selective_copy(blanks=1)'

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 
 import jax
@@ -75,6 +76,52 @@ def test_the_same_import_again_changes_nothing_and_another_is_refused(run, tmp_p
   assert {name: data for name, data in runs.contents(path).items() if name != 'LOCK'} == before
   with pytest.raises(ConfigDiffers, match='another configuration'):
     importing.run(folder(tmp_path / 'hf', 'llama', rms_norm_eps=0.1), path, tokenizer='bytes')
+
+
+def test_other_weights_under_the_same_config_are_another_run(run, tmp_path):
+  path, _ = run
+  other = folder(tmp_path / 'hf', max_position_embeddings=16)
+  vocabulary.of_bytes(other)
+  importing.run(other, path)  # the same numbers from another place
+  from safetensors.numpy import load_file, save_file
+
+  arrays = load_file(other / 'model.safetensors')
+  save_file({name: x + (name == 'model.norm.weight') for name, x in arrays.items()}, other / 'model.safetensors')
+  with pytest.raises(ConfigDiffers, match=r'holds what was imported from .*/hf, and .* has other parameters \(choose another --workdir\)'):
+    importing.run(other, path)
+  shutil.copyfile(path.parent / 'hf' / 'model.safetensors', other / 'model.safetensors')
+  words = json.loads((other / 'tokenizer.json').read_text())
+  (other / 'tokenizer.json').write_text(json.dumps(words | {'pre_tokenizer': None}))
+  with pytest.raises(ConfigDiffers, match='has another tokenizer'):
+    importing.run(other, path)
+
+
+def test_a_single_file_counts_more_than_an_index_that_was_left_behind(tmp_path):
+  shards(tmp_path)
+  gone(tmp_path)
+  folder(tmp_path)
+  assert jax.tree.all(jax.tree.map(np.array_equal, read(tmp_path), read(folder(tmp_path / 'whole'))))
+  (tmp_path / 'model.safetensors').unlink()
+  (tmp_path / 'model.safetensors.index.json').write_text('{"weight_map": [1]}')
+  with pytest.raises(DataError, match='weight_map: an object with a file for each tensor is wanted'):
+    read(tmp_path)
+
+
+def test_the_length_and_the_bos_that_a_source_declares_come_out_of_an_export(tmp_path):
+  rope = {'rope_type': 'llama3', 'rope_theta': 500.0, 'factor': 8.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0}
+  rope |= {'original_max_position_embeddings': 16}
+  source = folder(tmp_path / 'hf', max_position_embeddings=512, rope_parameters=rope, bos_token_id=3)
+  (source / 'tokenizer.json').write_text(json.dumps(no_bos(vocabulary.of_bytes(tmp_path / 'bytes'))))
+  with runs.quick_compiles():
+    card = importing.run(source, tmp_path / 'run')
+  assert (card['train_length'], card['max_length'], card['bos_token_id']) == (16, 512, 3)
+  exporting.run(pe_jax.load(tmp_path / 'run'), tmp_path / 'out')
+  said = json.loads((tmp_path / 'out' / 'config.json').read_text())
+  assert (said['max_position_embeddings'], said['bos_token_id']) == (512, 3)
+
+
+def no_bos(path):
+  return json.loads(pathlib.Path(path).read_text(encoding='utf-8')) | {'post_processor': None}
 
 
 def test_an_imported_run_is_evaluated_probed_diagnosed_and_continued(run, text):

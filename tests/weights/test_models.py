@@ -132,6 +132,11 @@ def test_what_config_json_says_and_leaves_out(name, settings, field, value):
     ({'rope_parameters': {'rope_type': 'linear', 'rope_theta': 1e4, 'factor': 2.0, 'twist': 1}}, "the key 'twist' is not known"),
     ({'intermediate_size': None}, 'intermediate_size is missing'),
     ({'vocab_size': 0}, 'vocab_size=0 is not a positive whole number'),
+    ({'rms_norm_eps': '1e-05'}, "rms_norm_eps='1e-05' is none of float, int"),
+    ({'intermediate_size': 64.0}, 'intermediate_size=64.0 is none of int'),
+    ({'tie_word_embeddings': 'true'}, "tie_word_embeddings='true' is none of bool"),
+    ({'hidden_act': ['silu']}, r"hidden_act=\['silu'\] is not known"),
+    ({'model_type': ['llama']}, r"model_type=\['llama'\] cannot be imported"),
     ({'max_position_embeddings': None}, '--train_length: missing'),
   ],
 )
@@ -146,6 +151,7 @@ def test_a_config_that_cannot_be_expressed_is_refused_in_a_sentence(settings, ma
     ('gpt2', {'scale_attn_by_inverse_layer_idx': True}, 'scale_attn_by_inverse_layer_idx=True cannot be expressed'),
     ('mpt', {'attn_config': {'alibi': True, 'clip_qkv': 8.0}}, 'attn_config.clip_qkv=8.0 cannot be expressed'),
     ('mpt', {'logit_scale': 0.5}, 'logit_scale=0.5 cannot be expressed'),
+    ('mpt', {'attn_config': {'alibi': True, 'alibi_bias_max': 'x'}}, "alibi_bias_max='x' is no number above 0"),
     ('bloom', {'apply_residual_connection_post_layernorm': True}, 'apply_residual_connection_post_layernorm=True cannot be expressed'),
     ('falcon', {'new_decoder_architecture': True, 'parallel_attn': False}, 'is no block of Falcon'),
   ],
@@ -172,6 +178,8 @@ def test_what_a_run_of_our_own_is_to_transformers():
   assert as_hf(mlp='swiglu', qkv_bias=True) == 'qwen2'
   assert as_hf(mlp='swiglu', qk_norm='head') == 'qwen3'
   assert as_hf('alibi', norm='layer', mlp='gelu_exact', mlp_dim=128) == 'mpt'
+  # The classes of Llama and Arcee load no other widths of heads than width / heads; Mistral's does.
+  assert as_hf(mlp='swiglu', num_heads=3, num_kv_heads=3) == 'mistral'
   for encoding, changes, part in [
     ('alibi', {}, "mpt is nearest, but for model.norm='rms' where it has 'layer'"),
     ('rope', {'dtype': 'bfloat16', 'embed_norm': True}, 'arcee is nearest, but for model.embed_norm=True where it has False'),

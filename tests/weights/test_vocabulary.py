@@ -107,7 +107,7 @@ def test_what_a_folder_says_of_special_tokens_is_kept_in_whatever_file_it_stands
   trained().save(str(tmp_path / 'tokenizer.json'))
   end = {'__type': 'AddedToken', 'content': '<|end|>', 'special': True}
   (tmp_path / 'special_tokens_map.json').write_text(json.dumps({'eos_token': '<|old|>', 'pad_token': {'content': '<|end|>'}}))
-  told = {'eos_token': end, 'extra_special_tokens': [end], 'tokenizer_class': 'Qwen2Tokenizer', 'add_bos_token': True, 'sep_token': None}
+  told = {'eos_token': end, 'extra_special_tokens': [end], 'tokenizer_class': 'Qwen2Tokenizer', 'add_bos_token': False, 'sep_token': None}
   (tmp_path / 'tokenizer_config.json').write_text(json.dumps(told))
   (tmp_path / 'chat_template.jinja').write_text('{{ messages }}')
   want = {'eos_token': '<|end|>', 'pad_token': '<|end|>', 'extra_special_tokens': ['<|end|>'], 'chat_template': '{{ messages }}'}
@@ -139,6 +139,85 @@ def test_a_sentencepiece_vocabulary_of_a_gguf_file_gives_the_same_ids(tmp_path):
     assert made.decode(made.encode(text.encode())) == text
   assert made.bos == 1
   assert made.byte_length_V[made.encode(TEXT.encode())].sum() == len(TEXT.encode()) + 1  # the space before it
+
+
+def trained_pieces(path, **how):
+  import warnings
+
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', DeprecationWarning)
+    import sentencepiece
+  options = {'vocab_size': 310, 'model_type': 'bpe', 'byte_fallback': True, 'normalization_rule_name': 'identity'}
+  options |= {'remove_extra_whitespaces': False, 'minloglevel': 2} | how
+  sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(WORDS * 20), model_prefix=str(path), **options)
+  return sentencepiece.SentencePieceProcessor(model_file=f'{path}.model')
+
+
+def test_a_token_of_the_users_is_one_token_in_the_middle_of_a_text(tmp_path):
+  """The trap: a text begins with a space there, and the token is no text of its own that would begin with one."""
+  model = trained_pieces(tmp_path / 'm', user_defined_symbols=['<|im|>'])
+  number = model.piece_to_id('<|im|>')
+  kinds = [6 if model.is_byte(i) else 2 if model.is_unknown(i) else 3 if model.is_control(i) else 1 for i in range(model.get_piece_size())]
+  kinds[number] = 4
+  tokens, scores = ([of(i) for i in range(model.get_piece_size())] for of in (model.id_to_piece, model.get_score))
+  reader = Reader(model='llama', tokens=tokens, scores=scores, token_type=kinds, bos_token_id=1)
+  made = tokenizer.make(vocabulary.of_gguf(reader, 'a.gguf', tmp_path / 'out'))
+  for text in ('the<|im|>fox', '<|im|>', 'the fox <|im|> <|im|>'):
+    assert made.encode(text.encode()).tolist().count(number) == text.count('<|im|>'), text
+  assert made.encode(b'the fox<|im|>').tolist() == model.encode('the fox<|im|>')
+
+
+@pytest.mark.parametrize(
+  'how',
+  [
+    {},
+    {'add_dummy_prefix': False, 'user_defined_symbols': ['\n']},
+    {'add_dummy_prefix': False, 'bos_id': -1},
+    {'add_dummy_prefix': False, 'user_defined_symbols': ['▁▁▁▁', '▁▁']},
+    {'model_type': 'unigram', 'vocab_size': 296},
+    {'model_type': 'unigram', 'vocab_size': 296, 'add_dummy_prefix': False},
+    {'normalization_rule_name': 'nmt_nfkc', 'remove_extra_whitespaces': True},
+  ],
+)
+def test_pieces_become_a_tokenizer_json_that_gives_the_same_ids_and_begins_with_bos(how, tmp_path):
+  model = trained_pieces(tmp_path / 'm', **how)
+  ours = tokenizer.make(str(tmp_path / 'm.model'))
+  path, bos = vocabulary.of_pieces(tmp_path / 'm.model', tmp_path / 'out', ours.bos)
+  made = tokenizers.Tokenizer.from_file(path)
+  for text in (TEXT, *WORDS, 'a', ' the  fox ', 'no such word: xyzzy', 'if a:\n        b'):
+    ids = made.encode(text).ids
+    assert ids == [ours.bos, *model.encode(text)], text
+    assert made.decode(ids, skip_special_tokens=True) == model.decode(model.encode(text))
+  assert made.token_to_id(bos) == ours.bos
+
+
+def test_pieces_that_would_be_cut_otherwise_are_refused(tmp_path):
+  trained_pieces(tmp_path / 'm', user_defined_symbols=['<|im|>'])  # after it sentencepiece writes no space, and tokenizers does
+  with pytest.raises(ConfigError, match=r"a tokenizer\.json made of it cuts 'a<\|im\|> b<\|im\|>c' otherwise"):
+    vocabulary.of_pieces(tmp_path / 'm.model', tmp_path / 'out', 1)
+  trained_pieces(tmp_path / 'w', model_type='char', vocab_size=40, byte_fallback=False)
+  with pytest.raises(ConfigError, match='its pieces are whole words or characters'):
+    vocabulary.of_pieces(tmp_path / 'w.model', tmp_path / 'out', 1)
+
+
+def test_whether_a_text_begins_with_bos_is_what_tokenizer_config_says(tmp_path):
+  """It counts more than tokenizer.json, in transformers too."""
+  model, told = trained(), tmp_path / 'tokenizer_config.json'
+  processors = tokenizers.processors
+  for begins in (False, True):
+    if begins:
+      model.post_processor = processors.TemplateProcessing(single='<|end|> $A', special_tokens=[('<|end|>', 0)])
+    model.save(str(tmp_path / 'tokenizer.json'))
+    for wanted, bos in ((True, 0), (False, None), (None, 0 if begins else None)):
+      told.write_text(json.dumps({'bos_token': {'content': '<|end|>'}} | ({} if wanted is None else {'add_bos_token': wanted})))
+      made = tokenizer.make(vocabulary.of_folder(tmp_path, tmp_path / 'out', 'llama'))
+      assert made.bos == bos, (begins, wanted)
+      assert made.encode(TEXT.encode()).tolist() == model.encode(TEXT, add_special_tokens=False).ids
+  told.write_text(json.dumps({'bos_token': '<none>', 'add_bos_token': True}))
+  model.post_processor = processors.TemplateProcessing(single='$A', special_tokens=[])
+  model.save(str(tmp_path / 'tokenizer.json'))
+  with pytest.raises(ConfigError, match="add_bos_token is true, and bos_token='<none>' is no token"):
+    vocabulary.of_folder(tmp_path, tmp_path / 'out', 'llama')
 
 
 def test_bytes_as_a_tokenizer_json_are_bytes(tmp_path):
@@ -180,6 +259,8 @@ def test_a_tokenizer_that_would_cut_texts_short_does_not(tmp_path):
     (Reader(model='gpt2', tokens=['a'], pre='klingon'), ConfigError, "tokenizer.ggml.pre='klingon' is not known"),
     (Reader(model='gpt2', tokens=['a']), ConfigError, 'tokenizer.ggml.pre=None is not known'),
     (Reader(model='gpt2', tokens=['a'], pre='llama-bpe'), ConfigError, 'texts begin with BOS, and tokenizer.ggml.bos_token_id=None'),
+    (Reader(model='gpt2', tokens=['a'], pre='gpt-2', merges=['a x']), DataError, 'a.gguf: its vocabulary cannot be read: '),
+    (Reader(model='llama', tokens=['a', 'b', 'ab'], scores=[0.0]), DataError, 'a.gguf: its vocabulary cannot be read: '),
     (Reader(model='gpt2', tokens=['a', 'b', 'a'], pre='gpt-2'), DataError, "token 0 of its vocabulary, 'a', comes twice"),
   ],
 )

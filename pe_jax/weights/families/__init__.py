@@ -23,6 +23,6 @@ def names():
 def get(model_type):
   """The Family of a model type; another one is refused with the list."""
   if model_type not in names():
-    why = f': {WHY[model_type]}' if model_type in WHY else ''
+    why = f': {WHY[model_type]}' if isinstance(model_type, str) and model_type in WHY else ''
     raise ConfigError(f'config.json: model_type={model_type!r} cannot be imported{why} (these can: {", ".join(names())})')
   return importlib.import_module(f'{__name__}.{model_type}').FAMILY

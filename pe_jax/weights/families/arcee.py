@@ -9,5 +9,5 @@ from pe_jax.weights.family import ACTIVATIONS, Family
 FAMILY = Family(
   'arcee', 'ArceeForCausalLM', functools.partial(llama.entries, gated=False),
   keys=(*llama.keys(epsilon=1e-5, activations=ACTIVATIONS, activation='relu2'), llama.BIASES, llama.MLP_BIAS),
-  shape=llama.SHAPE, positions=positions.rotary,
+  shape=llama.SHAPE, positions=positions.rotary, more_keys=llama.whole_heads,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 The names and keys here are those of its many relatives too.
 """
 
+from pe_jax.errors import ConfigError
 from pe_jax.weights import positions
 from pe_jax.weights.entries import embedding, head, linear, norm
 from pe_jax.weights.family import GATES, Family, Key
@@ -43,4 +44,14 @@ def entries(m, norms=('input_layernorm', 'post_attention_layernorm'), gated=True
   yield from head('lm_head', m)
 
 
-FAMILY = Family('llama', 'LlamaForCausalLM', entries, keys=(*keys(), BIASES, MLP_BIAS), shape=SHAPE, positions=positions.rotary)
+def whole_heads(fields):
+  """No keys; refuses what the config classes of transformers refuse, whatever head_dim says."""
+  width, heads = fields['embed_dim'], fields['num_heads']
+  if width % heads:
+    raise ConfigError(f'model.num_heads: {heads} heads do not divide a width of {width}, which it must')
+  return {}
+
+
+FAMILY = Family(
+  'llama', 'LlamaForCausalLM', entries, keys=(*keys(), BIASES, MLP_BIAS), shape=SHAPE, positions=positions.rotary, more_keys=whole_heads
+)
