@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FULL_ONLY = ('encodings', 'phases', 'start')  # what a quick run leaves out unless --only names it
 QUICK = flags.DEFINE_boolean('quick', False, f'Smaller sizes, fewer rounds, and without {", ".join(FULL_ONLY)}.')
 ONLY = flags.DEFINE_list('only', [], f'Some of: {", ".join(NAMES)}.')
-ROUNDS = flags.DEFINE_integer('rounds', 0, 'Rounds; 0: 10, or 4 of a quick run.', lower_bound=0)
+ROUNDS = flags.DEFINE_integer('rounds', 0, 'Rounds; 0: 10, or 3 of a quick run.', lower_bound=0)
 OUT = flags.DEFINE_string(
   'out', '', 'The page; its data goes beside it, as .json. Default: docs/performance.md; of a quick run runs/bench/quick.md.'
 )
@@ -46,7 +46,7 @@ def main():
   from benchmarks import growth, machine, report, rounds
 
   sections = report.read(out)  # each with its date: what an interrupted run has not reached stays
-  count = ROUNDS.value or (4 if QUICK.value else 10)
+  count = ROUNDS.value or (3 if QUICK.value else 10)
   with tempfile.TemporaryDirectory() as folder, contextlib.closing(rounds.Bench(interpreter, folder)) as bench:
     for name in chosen:
       module, start = importlib.import_module(f'benchmarks.{name}'), time.monotonic()
