@@ -95,6 +95,9 @@ EVAL = [
   (['--workdir={rope}', '--lengths=0'], 2, r'lengths: \[0\] must be'),
   (['--workdir={rope}', '--lengths=16,-4'], 2, r'lengths: \[16, -4\] must be'),
   (['--workdir={rope}', '--lengths=abc'], 2, "--lengths: 'abc' is not a whole number"),
+  (['--workdir={rope}', '--lengths=16', '--margin=-.1'], 2, r'margin: -0\.1 must be a number from 0 on'),
+  (['--workdir={rope}', '--lengths=16', '--memory=nan'], 2, r'memory: nan must be a number from 0 on'),
+  (['--workdir={rope}', '--lengths=16', '--bar=0'], 2, r'bar: 0\.0 must be a number above 0'),
   (['--workdir={rope}', '--lengths=16,'], 2, "--lengths: '' is not a whole number"),
   (['--workdir={learned}', '--lengths=16,32'], 2, "'learned' has 16 positions and cannot serve length 32"),
   (

@@ -16,7 +16,7 @@ import dataclasses
 
 import numpy as np
 
-from pe_jax import data
+from pe_jax import data, windows
 from pe_jax.evaluate import planted
 from pe_jax.evaluate.prefix import too_long
 from pe_jax.evaluate.result import Measured, Targets
@@ -34,7 +34,7 @@ def tokens(subject, lengths, options):
 
 def size_of(options, train):
   """Targets of a span."""
-  return options.span or min(64, max(1, train // 2))
+  return options.span or windows.span(train)
 
 
 def measure(subject, spec, lengths, options, advance):

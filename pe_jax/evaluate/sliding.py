@@ -5,19 +5,19 @@ n - S tokens before it, and is scored once. Positions run from 0 in each window,
 S = n these are non-overlapping windows; S = 1 gives every target the most context and costs n forwards a window of text.
 """
 
-from pe_jax import data
+from pe_jax import data, windows
 from pe_jax.evaluate.result import Measured, targets
 
 
 def tokens(subject, lengths, options):
   """About how many are read for one encoding, at each length."""
-  return {n: sum(map(len, subject.documents)) * n // (options.stride or max(1, n // 4)) for n in lengths}
+  return {n: sum(map(len, subject.documents)) * n // (options.stride or windows.stride(n)) for n in lengths}
 
 
 def measure(subject, spec, lengths, options, advance):
   """Yields a Measured for each length."""
   for length in sorted(lengths, reverse=True):  # what does not fit is refused first
-    stride = options.stride or max(1, length // 4)
+    stride = options.stride or windows.stride(length)
     rows = data.packing.sliding(subject.documents, length, stride, subject.tokenizer.bos)
     convention = {'window': length, 'stride': stride, 'windows': len(rows), 'window_mean': float(rows.piece_lengths().mean())}
     at_length = subject.at_length(spec, length)

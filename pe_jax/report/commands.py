@@ -4,8 +4,9 @@ import os
 import pathlib
 import shlex
 
+from pe_jax import windows
 from pe_jax.names import OWN_TEXT
-from pe_jax.report.rows import quarter, whole
+from pe_jax.report.rows import whole
 
 
 def path_of(run):
@@ -34,7 +35,7 @@ def evaluate(run):
       continue
     flag = 'protocols' if row.get('protocol') else 'probes'
     # Of one evaluation all strides are a quarter, or one number.
-    stride = row.get('stride') if row['measure'] == 'sliding' and row.get('stride') != quarter(row['length']) else None
+    stride = row.get('stride') if row['measure'] == 'sliding' and row.get('stride') != windows.stride(row['length']) else None
     key = (flag, row['asked_encoding'], row['measure'], row.get('split'), row.get('step'), stride)
     spot = grids.setdefault(key, {'lengths': set(), 'more': {}})
     spot['lengths'].add(row['length'])
@@ -42,7 +43,7 @@ def evaluate(run):
       spot['more']['max_targets'] = max(row['targets'], spot['more'].get('max_targets', 0))
     if whole(stride):
       spot['more']['stride'] = stride
-    if row['measure'] == 'context' and whole(row.get('span')) and row['span'] != min(64, max(1, row['train_length'] // 2)):
+    if row['measure'] == 'context' and whole(row.get('span')) and row['span'] != windows.span(row['train_length']):
       spot['more']['span'] = row['span']
     if row['measure'] == 'context' and isinstance(row.get('needle'), dict) and whole(row['needle'].get('digits')):
       spot['more']['needle'] = row['needle']['digits']

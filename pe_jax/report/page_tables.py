@@ -12,7 +12,7 @@ SHOWN = 60  # rows of a probe's text
 
 RANKING = (
   ('encoding', 'as trained, or the encoding under which the trained parameters are read'),
-  ('rank', 'among the same training length and protocol; without a rank what cannot be put in order'),
+  ('rank', 'among the same training length, protocol, text and task; without a rank what cannot be put in order'),
   ('L', 'training length, tokens'),
   ('protocol', 'how it was evaluated'),
   ('seeds', 'runs that differ in the seed alone'),

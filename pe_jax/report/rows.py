@@ -8,6 +8,8 @@ relies on them.
 import json
 import math
 
+from pe_jax import windows
+
 KEYS = ('asked_encoding', 'length', 'split', 'variant', 'text', 'task')  # beside the measure: rows that agree in them measured the same
 LISTS = {
   'position_buckets': ('start', 'end', 'nll', 'targets'),
@@ -65,16 +67,9 @@ def strides(rows):
   for row in rows:
     if row['measure'] == 'sliding' and whole(row.get('stride')):
       curves.setdefault((row['asked_encoding'], row.get('split')), {})[row['length']] = row['stride']
-  mixed = [of for of in curves.values() if len({*of.values()}) > 1 and any(s != quarter(n) for n, s in of.items())]
-  said = {
-    f'sliding: strides {", ".join(f"{s} at {n}" for n, s in sorted(of.items()))}, which are not to be put on one curve': 0 for of in mixed
-  }
-  return list(said)
-
-
-def quarter(length):
-  """The stride that a sliding window has if none is asked for."""
-  return max(1, length // 4)
+  mixed = [of for of in curves.values() if len({*of.values()}) > 1 and any(s != windows.stride(n) for n, s in of.items())]
+  said = (', '.join(f'{s} at {n}' for n, s in sorted(of.items())) for of in mixed)
+  return [f'sliding: strides {these}, which are not to be put on one curve' for these in dict.fromkeys(said)]
 
 
 def left_out(file, bad):

@@ -10,7 +10,7 @@ import pathlib
 import tempfile
 import time
 
-from pe_jax import evaluate, flops, tasks
+from pe_jax import evaluate, flops, tasks, windows
 from pe_jax.errors import UserError
 from pe_jax.sweep import child, commands, evaluations, plan, slots, state
 
@@ -66,7 +66,7 @@ def _of_protocol(protocol, lengths, targets, evaluation, config):
     train, spans = config.train_length, evaluation.get('spans') or min(256, max(16, targets // max(lengths)))
     return [(n, spans * n * (3 if n > train else 1)) for n in sorted({*lengths, train})]
   if protocol == 'sliding':
-    return [(n, targets * n // (evaluation.get('stride') or max(1, n // 4))) for n in lengths]
+    return [(n, targets * n // (evaluation.get('stride') or windows.stride(n))) for n in lengths]
   return [(max(lengths), targets)] if protocol == 'buckets' else [(n, targets) for n in lengths]
 
 

@@ -63,8 +63,10 @@ def run(source, workdir, *, train_length=0, tokenizer='', encoding='', allow_pic
 def _check_same(workdir, done, card, tokenizer, kept):
   """Refuses parameters or a tokenizer that are not those of the run that is there, whose config is the same."""
   other = 'other parameters' if done.get('params_sha256') != card['params_sha256'] else ''
-  if not other and tokenizer != 'bytes' and pathlib.Path(tokenizer).read_bytes() != pathlib.Path(kept).read_bytes():
-    other = 'another tokenizer'
+  if not other and tokenizer != 'bytes':
+    kept = pathlib.Path(kept)
+    same = kept.is_file() and kept.read_bytes() == pathlib.Path(tokenizer).read_bytes()
+    other = '' if same else 'another tokenizer' if kept.is_file() else 'a tokenizer, which is gone there'
   if other:
     there = card_lib.read(workdir).get('source', 'another source')
     raise ConfigDiffers(f'{workdir}: holds what was imported from {there}, and {card["source"]} has {other} (choose another --workdir)')

@@ -75,6 +75,21 @@ def test_the_three_lengths_of_one_seed_are_those_that_eval_prints(tmp_path):
       assert (found.reliable.reach is None) == (bar == 1.4)
 
 
+def test_a_length_at_which_losses_are_no_numbers_ends_what_is_reliable_and_computable(tmp_path):
+  """At 256; what was measured beyond it counts for nothing."""
+  rows = written.context('nope', dict.fromkeys((64, 91, 128, 512), 1.5))
+  written.run(tmp_path / 'a', written.config('nope'), [row | {'not_finite': [256]} for row in rows])
+  (reading,) = readings.of_runs(results.scan(tmp_path))
+  (run,) = reading.runs
+  subject = evaluate.Subject(ml_collections.ConfigDict(run.config), {}, None, [], {})
+  (printed,) = three.of_rows(subject, [dict(row, protocol=row['measure']) for row in run.rows])
+  found = seeds.three_lengths(reading)
+  for lengths in (printed, found):
+    assert (lengths.reliable.lengths, lengths.reliable.reach, lengths.computable) == ((91, 128), *2 * [statistics.Reach(128, 256)])
+  (entry,) = entries(tmp_path)
+  assert (entry.rank, entry.faults) == (None, ('losses are no numbers at 256',))
+
+
 def test_the_lengths_of_several_seeds_are_of_all_their_documents(tmp_path):
   written.sweep(tmp_path, ['nope', 'alibi'], seeds=(0, 1, 2), rise=0.03)
   alibi = readings.of_runs(results.scan(tmp_path))[0]

@@ -10,7 +10,7 @@ import written_runs as written
 
 from pe_jax import workdir
 from pe_jax.errors import DataError
-from pe_jax.report import results, rows
+from pe_jax.report import commands, results, rows
 
 
 def states(folder):
@@ -163,3 +163,16 @@ def test_the_signature_changes_when_a_run_is_gone_without_a_word(tmp_path):
     times = (path / 'LOCK').stat()
   assert (path / 'LOCK').stat().st_mtime_ns == times.st_mtime_ns
   assert results.signature(tmp_path) != before
+
+
+def test_the_command_that_measures_again_has_the_strides_of_the_rows(tmp_path):
+  rows = [written.row('sliding', 'rope', n, 2.0, stride=stride) for n, stride in ((64, 16), (128, 32), (256, 1), (512, 1))]
+  rows += [written.row('context', 'rope', 64, 2.0, span=16)]
+  written.run(tmp_path / 'a', written.config(), rows)
+  (run,) = results.scan(tmp_path)
+  said = [line.partition(' --lengths=')[2] for line in commands.evaluate(run)]
+  assert said == [
+    '64 --protocols=context --span=16',
+    '64,128 --protocols=sliding --max_targets=1200',
+    '256,512 --protocols=sliding --max_targets=1200 --stride=1',
+  ]

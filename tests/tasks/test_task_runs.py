@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 import pe_jax
 from pe_jax import data, evaluate, model, resolve, tasks, train
 from pe_jax.data import tokenizer
-from pe_jax.errors import ConfigError, DataError
+from pe_jax.errors import ConfigError, DataError, NotFinite
 from pe_jax.evaluate import lengths as three
 from pe_jax.evaluate import task as protocol
 from pe_jax.report import protocols, table
@@ -264,6 +264,26 @@ def test_loss_and_accuracies_are_those_of_one_sample_after_the_other():
   assert row['chance_exact_match'] == 1 / 16
 
 
+def test_nothing_is_generated_where_losses_are_no_numbers(monkeypatch):
+  """It would end the evaluation before what is finite is kept."""
+  _, s = fresh('brackets')
+  plain, answer, kept = protocol.teacher_forced, protocol.generated, []
+
+  def broken(config, enc, params, rows, advance):
+    nll_BT, right_BT = plain(config, enc, params, rows, advance)
+    return nll_BT + (np.nan if nll_BT.shape[1] > s.positions(2) else 0), right_BT
+
+  def answered(config, enc, params, task, at_length):
+    assert len(at_length[0][0]) <= s.positions(2), 'generated where losses are no numbers'
+    return answer(config, enc, params, task, at_length)
+
+  monkeypatch.setattr(protocol, 'teacher_forced', broken)
+  monkeypatch.setattr(protocol, 'generated', answered)
+  with pytest.raises(NotFinite, match=r'losses are nan at 6 under rope \(task\)'):
+    evaluate.evaluate(s, [2, 6], keep=kept.append)
+  assert [(row['length'], row['not_finite'], 'format_compliance' in row) for row in kept[0]] == [(2, [6], True)]
+
+
 def test_a_markov_row_has_the_loss_above_the_optimum():
   _, s = fresh('markov(symbols=3)', longest=16)
   (row,) = evaluate.evaluate(s, [16])
@@ -293,3 +313,6 @@ def test_accuracies_of_answers_that_are_known():
   assert found['correct_prefix'] == (3 + 2 + 0) / 3
   assert found['chance_exact_match'] == pytest.approx((5**-3 + 2 * 5**-2) / 3)
   assert (found['exact_match_low'], found['exact_match_high']) == pytest.approx((0.2077, 0.9385), abs=1e-4)  # Wilson for 2 of 3
+  right_BT, weight_BT = np.tile(right_BT, (100, 1)), np.tile(weight_BT, (100, 1))
+  again = protocol.accuracies(task, right_BT, weight_BT, 3)  # a hundred times the same three: as sure as of three
+  assert (again['exact_match_low'], again['exact_match_high']) == pytest.approx((0.2077, 0.9385), abs=1e-4)

@@ -141,7 +141,7 @@ def test_a_sentencepiece_vocabulary_of_a_gguf_file_gives_the_same_ids(tmp_path):
   assert made.byte_length_V[made.encode(TEXT.encode())].sum() == len(TEXT.encode()) + 1  # the space before it
 
 
-def trained_pieces(path, **how):
+def trained_pieces(path, more=(), **how):
   import warnings
 
   with warnings.catch_warnings():
@@ -149,7 +149,7 @@ def trained_pieces(path, **how):
     import sentencepiece
   options = {'vocab_size': 310, 'model_type': 'bpe', 'byte_fallback': True, 'normalization_rule_name': 'identity'}
   options |= {'remove_extra_whitespaces': False, 'minloglevel': 2} | how
-  sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(WORDS * 20), model_prefix=str(path), **options)
+  sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([*WORDS, *more] * 20), model_prefix=str(path), **options)
   return sentencepiece.SentencePieceProcessor(model_file=f'{path}.model')
 
 
@@ -189,6 +189,15 @@ def test_pieces_become_a_tokenizer_json_that_gives_the_same_ids_and_begins_with_
     assert ids == [ours.bos, *model.encode(text)], text
     assert made.decode(ids, skip_special_tokens=True) == model.decode(model.encode(text))
   assert made.token_to_id(bos) == ours.bos
+
+
+def test_the_name_of_a_byte_in_a_text_is_text_to_a_unigram_too(tmp_path):
+  told = ['a < b > c 0 x 4 1 u n k', '<0x41> <unk>']
+  model = trained_pieces(tmp_path / 'm', told, model_type='unigram', vocab_size=310, hard_vocab_limit=False)
+  path, _ = vocabulary.of_pieces(tmp_path / 'm.model', tmp_path / 'out', 1)
+  made = tokenizers.Tokenizer.from_file(path)
+  for text in ('<0x41>', 'the <unk> fox'):
+    assert made.encode(text, add_special_tokens=False).ids == model.encode(text), text
 
 
 def test_pieces_that_would_be_cut_otherwise_are_refused(tmp_path):
