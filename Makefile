@@ -12,18 +12,21 @@
 # make audit      known advisories against the pinned dependencies, a report (needs the network)
 # make parity     the comparison with other programs (transformers, x-transformers), run live beside ours
 # make bench      speed and memory against other programs, into docs/performance.md (ARGS=--quick: in under five minutes)
+# make clean      remove the environments and what tools cached
 # PYTHON=python3.12 make …   another interpreter
 
 PYTHON ?= python3
 VENV ?= .venv
 # What malloc keeps and in which pages (pe_jax/process.py): faster training on a CPU, the same numbers. Override with GLIBC_TUNABLES=…
+ifeq ($(wildcard /dev/nvidia[0-9]* /dev/kfd /dev/accel[0-9]* /dev/vfio/[0-9]*),)
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.arena_max=1
+endif
 
 .PHONY: demo test contract bad_input mutants soak parity bench fits showcase real-weights findings lint audit clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '/^$$/q;s/^# //p' Makefile
 
 $(VENV)/run: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'ERROR: $(PYTHON) is older than 3.11 (name a newer one: make PYTHON=python3.12 ...)' >&2; exit 2; }

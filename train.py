@@ -6,8 +6,8 @@
 
 The same command again goes on where it was left. Several hosts: the same command on each, with --coordinator,
 --process_count and --process_index (docs/running.md), and --timeout, the seconds to wait for one another.
-Exit codes: 0 done, 2 bad settings or not enough memory, 3 bad data, 4 cannot write, 5 workdir in use, 6 config differs, 7 not finite,
-75 stopped by a signal, with what it had reached saved, or another host is gone: run the same command again.
+Exit codes: 0 done, 2 bad settings or not enough memory, 3 bad data, 4 cannot write, or no checkpoint can be read, 5 workdir in use,
+6 config differs, 7 not finite, 75 stopped by a signal, with what it had reached saved, or another host is gone: run the same command again.
 """
 
 from absl import flags

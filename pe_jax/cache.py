@@ -136,3 +136,9 @@ def rows(cache, row_X, groups):
   whole = (tuple(map(by_head, cache.k)), tuple(map(by_head, cache.v)), cache.side, cache.pos_BS, cache.doc_BS, cache.length_B)
   k, v, side, pos, doc, length = jax.tree.map(lambda x: x[row_X], whole)
   return dataclasses.replace(cache, k=k, v=v, side=side, pos_BS=pos, doc_BS=doc, length_B=length)
+
+
+def kept_as(cache, like):
+  """A cache of several heads side by side, with keys and values in the shape in which `like` keeps those of as many rows."""
+  layers = [(k.swapaxes(1, 2), v.swapaxes(1, 2), side) for k, v, side in zip(cache.k, cache.v, cache.side, strict=True)]
+  return filled(dataclasses.replace(cache, k=like.k, v=like.v), layers)

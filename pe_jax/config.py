@@ -71,7 +71,7 @@ def default():
   c.data.train_split = 'train'  # tfds and python_source also take a slice, 'train[:10%]'
   c.data.validation_split = 'validation'
   c.data.test_split = 'test'
-  c.data.tokenizer = 'bytes'  # 'bytes', or the path of a sentencepiece .model; a task brings its own
+  c.data.tokenizer = 'bytes'  # 'bytes', or the path of a sentencepiece .model or a tokenizer.json; a task brings its own
   c.data.unicode_errors = 'strict'  # text that is not UTF-8: 'strict' stops, 'replace' puts U+FFFD and counts
   c.data.packing = 'concat'  # 'concat': documents one after the other, cut at row ends; 'pad': one piece of a document a row
   c.data.block_documents = 1024  # documents packed and shuffled at a time

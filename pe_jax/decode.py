@@ -93,7 +93,10 @@ def _run(job, enc, params, loop, **options):
   params = model.numbered(enc, params, job.length_B)
   cache, given = begun(job, enc, params)
   position_BL = given[2]
-  go = functools.partial(loop, job.config, enc, params, given=given, new_tokens=job.new_tokens, **options)
+  options |= {'given': given, 'new_tokens': job.new_tokens}
+  need = memory.needed(loop.lower(job.config, enc, params, cache=cache, limit=0, **options).compile())
+  memory.check_bytes(need, f'new_tokens: {job.new_tokens} steps of {options.get("beams", 1) * len(job.tokens_BT)} texts')
+  go = functools.partial(loop, job.config, enc, params, **options)
   cache, _ = jax.block_until_ready(go(cache=cache, limit=0))  # compiles, and takes no step
   start = time.perf_counter()
   _, found = jax.block_until_ready(go(cache=cache, limit=job.new_tokens))
@@ -118,7 +121,10 @@ def begun(job, enc, params):
   slots = job.tokens_BT.shape[1] + job.new_tokens
   # What is made of a length is given as numbers, so that another declared length needs no other program.
   longest = int(job.length_B.max()) if enc.positions else slots if enc.numbers else max(int(job.length_B.max()), slots)
-  cache, position_BL = prefill(job.config, enc, params, job.tokens_BT, job.count_B, job.length_B, job.row_B, slots=slots, longest=longest)
+  given = job.config, enc, params, job.tokens_BT, job.count_B, job.length_B, job.row_B
+  need = memory.needed(prefill.lower(*given, slots=slots, longest=longest).compile())
+  memory.check_bytes(need, f'prompt: {len(job.tokens_BT)} texts of {job.tokens_BT.shape[1]} tokens and the cache of {slots} slots')
+  cache, position_BL = prefill(*given, slots=slots, longest=longest)
   return cache, (job.tokens_BT[:, -1], job.count_B, position_BL, job.stop_X)
 
 
@@ -203,8 +209,8 @@ def beam_loop(config, enc, params, cache, given, limit, *, new_tokens, beams):
   score_BM = jnp.broadcast_to(jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)[None], shape)
   token_BM = jnp.broadcast_to(token_B[:, None], shape)
   state = jnp.int32(0), kv.rows(cache, row_X, groups), token_BM, score_BM, found, jnp.zeros(shape, bool)
-  _, cache, _, _, found, _ = jax.lax.while_loop(goes_on, step, state)
-  return kv.rows(cache, jnp.arange(batch) * beams, groups), found
+  _, after, _, _, found, _ = jax.lax.while_loop(goes_on, step, state)
+  return kv.kept_as(kv.rows(after, jnp.arange(batch) * beams, groups), cache), found
 
 
 def _put(array, n, entry):

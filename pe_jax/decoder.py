@@ -143,7 +143,7 @@ class Attention(nn.Module):
     m, enc = self.m, self.enc
 
     def heads(count, name):
-      y = nn.Dense(count * m.head_dim, use_bias=m.qkv_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general)(x_BTD)
+      y = nn.Dense(count * m.head_dim, use_bias=m.qkv_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general_on(m.platform))(x_BTD)
       if m.qk_norm == 'full' and name != 'value':
         y = norm(m, f'{name}_norm')(y)
       y = y.reshape(*x_BTD.shape[:2], count, m.head_dim)
@@ -163,7 +163,9 @@ class Attention(nn.Module):
     self.sow(WATCHED, 'attended', (q_BTHK, k_BSGK, where))
     out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk, m.platform)
     out = out_BTHK.reshape(*x_BTD.shape[:2], -1)
-    return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out', dot_general=dense.dot_general)(out), layer
+    return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out', dot_general=dense.dot_general_on(m.platform))(
+      out
+    ), layer
 
 
 class Mlp(nn.Module):
@@ -177,7 +179,7 @@ class Mlp(nn.Module):
     act = ACTIVATIONS[m.mlp]
 
     def layer(width, name):
-      return nn.Dense(width, use_bias=m.mlp_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general)
+      return nn.Dense(width, use_bias=m.mlp_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general_on(m.platform))
 
     h_BTF = act(layer(m.mlp_dim, 'gate')(x_BTD)) * layer(m.mlp_dim, 'up')(x_BTD) if m.mlp in GATED else act(layer(m.mlp_dim, 'up')(x_BTD))
     return layer(m.embed_dim, 'down')(h_BTF)

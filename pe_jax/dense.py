@@ -10,9 +10,15 @@ import jax
 from jax import lax
 
 
+def dot_general_on(platform):
+  """What nn.Dense multiplies with in a program for `platform`; '' and 'interpret': this process's devices."""
+  here = platform in ('', 'interpret')
+  return dot_general if (jax.default_backend() if here else platform) == 'cpu' else lax.dot_general
+
+
 def dot_general(x, w, dimension_numbers, precision=None, preferred_element_type=None):
-  """`lax.dot_general`, for nn.Dense: x (..., D), W (D, F)."""
-  if jax.default_backend() == 'cpu' and dimension_numbers == (((x.ndim - 1,), (0,)), ((), ())) and preferred_element_type is None:
+  """`lax.dot_general` of x (..., D) and W (D, F) for a CPU."""
+  if dimension_numbers == (((x.ndim - 1,), (0,)), ((), ())) and preferred_element_type is None:
     return product(x, w)
   return lax.dot_general(x, w, dimension_numbers, precision, preferred_element_type)
 

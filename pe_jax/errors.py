@@ -20,7 +20,7 @@ class DataError(UserError):
 
 
 class WriteError(UserError):
-  """A checkpoint or a log that could not be written."""
+  """A checkpoint or a log that could not be written, or no checkpoint that can be read."""
 
   exit_code = 4
 

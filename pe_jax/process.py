@@ -3,11 +3,12 @@
 - Compiled programs are kept in a cache folder of the user, so that a second start need not compile: JAX_COMPILATION_CACHE_DIR names another
   folder, an empty value turns it off.
 - On the CPU backend a training step is compiled with faster matrix products (`options`). PE_JAX_CPU_OPTIONS=off leaves XLA as it comes.
-- malloc should use huge pages and keep what it has (GLIBC_TUNABLES): a step's arrays are as large as the last step's, and given back to the
-  system each time their pages are cleared anew, a tenth of a small model's step. That must stand in the environment before the process
-  starts: `make` and the scripts set it for what they start, anything else is told once.
+- malloc should use huge pages and keep what it has (GLIBC_TUNABLES) where a CPU computes: a step's arrays are as large as the last step's,
+  and given back to the system each time their pages are cleared anew, a tenth of a small model's step. That must stand in the environment
+  before the process starts: `make` and the scripts set it for what they start, anything else is told once.
 """
 
+import glob
 import importlib.metadata
 import os
 import pathlib
@@ -16,6 +17,7 @@ import sys
 
 KEPT = 2**34  # bytes that a process may hold without using them
 MALLOC = {'GLIBC_TUNABLES': f'glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold={KEPT}:glibc.malloc.arena_max=1'}
+DEVICES = '/dev/nvidia[0-9]*', '/dev/kfd', '/dev/accel[0-9]*', '/dev/vfio/[0-9]*'  # of NVIDIA, AMD and TPUs
 ALONE = {'PE_JAX_COORDINATOR': ''}  # what a script starts belongs to no run of several processes (join.py)
 # Each product by itself: fused with what stands around it (LIBRARY_FUSION_TYPE_DOT) the sums of attention's gradients for queries and keys
 # wider than values end the process with a segmentation fault (jaxlib 0.10.2), and it is no faster.
@@ -37,8 +39,14 @@ def joined():
 
 
 def child_environment():
-  """The environment for a process that trains by itself: this one's, with the settings of malloc where there is glibc."""
-  return (MALLOC if sys.platform == 'linux' else {}) | os.environ | ALONE
+  """The environment for a process that trains by itself: this one's, with the settings of malloc where a CPU computes."""
+  return ({} if sys.platform != 'linux' or accelerated() else MALLOC) | os.environ | ALONE
+
+
+def accelerated():
+  """Whether jax would compute on an accelerator, as far as can be seen without asking it."""
+  wanted = os.environ.get('JAX_PLATFORMS')
+  return wanted.split(',')[0] != 'cpu' if wanted else any(map(glob.glob, DEVICES))
 
 
 def options(long=False):

@@ -63,13 +63,18 @@ class Run:
       tokens: int (B, T) or (T,) token ids, BOS included if the model has one.
       encoding: another encoding than the trained one.
       pos, doc: positions, which rise within a document, and documents (0 is padding); by default each row is one document, and each
-        document begins at position 0.
+        document begins at position 0. A document is one run of a row.
     """
-    tokens_BT = jnp.atleast_2d(jnp.asarray(tokens, jnp.int32))
+    given = np.atleast_2d(np.asarray(tokens))
+    if given.ndim != 2 or not given.size or not np.issubdtype(given.dtype, np.integer):
+      raise ConfigError(f'tokens: whole numbers (B, T) are wanted, and these are {given.dtype} {given.shape}')
+    tokens_BT = jnp.asarray(given, jnp.int32)
     if int(tokens_BT.min()) < 0 or int(tokens_BT.max()) >= self.config.model.vocab_size:
       raise ConfigError(f'tokens: ids must be in 0 .. {self.config.model.vocab_size - 1}')
     enc = self.encoding(encoding, tokens_BT.shape[1])
-    return _logits(attention.reading(self.config), enc, self.params, tokens_BT, *_placed(tokens_BT.shape, pos, doc))
+    pos_BT, doc_BT, contiguous = _placed(tokens_BT.shape, pos, doc)
+    model.check_length(enc, int(pos_BT[doc_BT > 0].max(initial=0)) + 1)
+    return _logits(attention.reading(self.config), enc, self.params, tokens_BT, pos_BT, doc_BT, contiguous)
 
   def evaluate(
     self,
@@ -135,8 +140,8 @@ class Run:
     given = (attention.reading(self.config), enc, self.params, *prompts.padded(texts))
     more = {'new_tokens': new_tokens, 'declared_length': length, 'stop': card.ends(self.workdir) if stop is None else stop}
     if beams:
-      if (temperature, top_k, top_p) != (1.0, 0, 1.0):
-        raise ConfigError(f'beams: {beams}, and a beam search draws nothing (leave out temperature, top_k and top_p)')
+      if (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 0):
+        raise ConfigError(f'beams: {beams}, and a beam search draws nothing (leave out temperature, top_k, top_p and seed)')
       found = decode.beam(*given, beams=beams, **more)
     else:
       sampler = sampling.sampler(temperature, top_k, top_p)
@@ -192,6 +197,13 @@ def _placed(shape, pos, doc):
   pos_BT = index_BT - np.asarray(run_start(doc_BT)) if pos is None else np.atleast_2d(np.asarray(pos, np.int32))
   if pos_BT.shape != shape:
     raise ConfigError(f'pos: a position for each token is wanted, and tokens have shape {shape}, positions {pos_BT.shape}')
+  if (pos_BT[doc_BT > 0] < 0).any():
+    raise ConfigError(f'pos: {pos_BT[doc_BT > 0].min()} is below 0, where positions begin')
+  begins_BT = np.diff(doc_BT, axis=1, prepend=0) != 0
+  for row, doc_X in enumerate(doc[begins] for doc, begins in zip(doc_BT, begins_BT)):
+    again = [n for n in doc_X if n > 0 and (doc_X == n).sum() > 1]
+    if again:
+      raise ConfigError(f'doc: document {again[0]} comes twice in row {row}, which would see itself across another (number each run anew)')
   step_BT = np.diff(pos_BT, axis=1)[(doc_BT[:, 1:] == doc_BT[:, :-1]) & (doc_BT[:, 1:] > 0)]
   if (step_BT < 1).any():
     raise ConfigError('pos: positions must rise within a document, and there are two that do not')

@@ -97,7 +97,7 @@ def checkout(given):
 
 def settings():
   """The process settings that all had in rows with the same settings."""
-  pages = process.child_environment().get('GLIBC_TUNABLES', '')
+  pages = (process.MALLOC | os.environ)['GLIBC_TUNABLES']
   options = 'off' if os.environ.get('PE_JAX_CPU_OPTIONS') == 'off' else ' '.join(f'{k}={v}' for k, v in process.CPU_OPTIONS.items())
   return f'Settings: GLIBC_TUNABLES={pages}; options of training steps: {options}'
 

@@ -33,6 +33,8 @@ def main():
     )
   os.environ['JAX_PLATFORMS'] = 'cpu'
   os.environ['JAX_COMPILATION_CACHE_DIR'] = ''  # what is compiled for absent chips cannot be read back
+  if config.parallel == 'pmap':
+    raise ConfigError("--config.parallel: 'pmap' is not compiled from here (leave it out: the step and its memory are those of 'jit')")
   devices = chips(TOPOLOGY.value)
 
   from pe_jax import attention, encodings, model, progress, resolve
@@ -42,12 +44,12 @@ def main():
   config = resolve.resolve(config)
   enc = encodings.make(config.encoding, model.dims(config))
   start = time.monotonic()
-  memory = compiled(config, enc, devices).memory_analysis()
+  found = needs(config, enc, devices, MEMORY[kind] * 2**30)
   took = attention.paths(config, enc, config.train_length, single=config.data.packing == 'pad')
   print(
     f'{config.encoding}, {config.batch_size} rows of {config.train_length} on {len(devices)} chips of {TOPOLOGY.value}; attention: {took}'
   )
-  print(table(memory, MEMORY[kind] * 2**30))
+  print(found)
   progress.say(f'compiled in {time.monotonic() - start:.0f} s')
 
 
@@ -71,6 +73,19 @@ def chips(topology):
   except Exception as error:  # libtpu's own errors have no common type
     said = ' '.join(str(error).split())
     raise ConfigError(f"--topology: libtpu knows no '{topology}' (for instance v5e:4x4): {said[:200]}") from error
+
+
+def needs(config, enc, devices, limit):
+  """What the compiler says of memory: the table, or its own sentence where it has refused."""
+  import jax
+
+  try:
+    return table(compiled(config, enc, devices).memory_analysis(), limit)
+  except jax.errors.JaxRuntimeError as error:
+    _, refused, said = str(error).partition('RESOURCE_EXHAUSTED:')
+    if not refused:
+      raise
+    return f'does not fit: {" ".join(said.split())[:300]}'
 
 
 def compiled(config, enc, devices):

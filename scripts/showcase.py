@@ -21,7 +21,7 @@ WORKDIR = flags.DEFINE_string('workdir', 'runs/showcase', 'Folder of the importe
 OUT = flags.DEFINE_string('out', 'docs/real-weights.md', 'The page; its figure goes beside it.')
 MINUTES = flags.DEFINE_float('minutes', 28.0, 'Time for everything; 0: as long as it takes.', lower_bound=0)
 LENGTHS = flags.DEFINE_list('lengths', ['2048', '8192', '16384', '32768'], 'Lengths in tokens; that of training is always among them.')
-READINGS = flags.DEFINE_list('readings', [], 'Of raw, ntk, dynamic_ntk, yarn, self_extend; raw is always among them; default: all.')
+READINGS = flags.DEFINE_list('readings', [], 'Of raw, yarn, ntk, dynamic_ntk, self_extend; raw is always among them; default: all.')
 TEXTS = flags.DEFINE_list('texts', ['austen', 'shakespeare', 'python'], 'Kinds of text.')
 PEER = flags.DEFINE_string('peer', '', 'A Python with the parity extra: transformers is timed beside us, up to twice the training length.')
 GGUF = flags.DEFINE_string('gguf', '', 'A GGUF file to import instead.')

@@ -60,7 +60,9 @@ def main():
   commands.check_wrap(EXTRA.value, WRAP.value)
   sweep, seen = plan.Sweep(CONFIG.value, folder), can_be_seen(folder)
   runs = sweep.plan(begun(sweep) if seen else {})
-  later = sweep.imagined(local.done(sweep) if seen else {})
+  done = local.done(sweep) if seen else {}
+  later = sweep.imagined(done)
+  sweep.notes(done)  # a mistake in it is told now, and not after hours
   if seen:
     plan.check_begun(runs.values())
   if unknown := [pattern for pattern in ONLY.value if not fnmatch.filter([*runs, *later], pattern)]:
@@ -156,8 +158,8 @@ def launch(sweep):
     local.run(sweep, chosen, view.View(sweep), PROCESSES.value, limits)
   text, failed, left = view.final(sweep, chosen)
   print(text)
-  if hasattr(sweep.file, 'notes'):
-    print('\n'.join(['', *sweep.file.notes(local.done(sweep))]).rstrip())
+  if said := sweep.notes(local.done(sweep)):
+    print('\n'.join(['', *said]))
   if beside := published(sweep):
     print(f'\n{beside}')
   if failed or left:
@@ -169,7 +171,7 @@ def published(sweep, required=False):
   from pe_jax.errors import ConfigError
   from pe_jax.sweep import published as tables
 
-  found = sweep.file.published(sweep.base) if hasattr(sweep.file, 'published') else []
+  found = sweep.published()
   if required and not found:
     raise ConfigError(f'--published: {CONFIG.value} has no published(config) (pe_jax/sweep/published.py says how they are written)')
   return tables.text(sweep, found)

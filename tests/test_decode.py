@@ -15,6 +15,7 @@ import tiny
 import tiny_runs as runs
 
 import pe_jax
+from pe_jax import cache as kv
 from pe_jax import config as config_lib
 from pe_jax import decode, encodings, model, prompts, resolve, sampling
 from pe_jax.checkpoint import Checkpoints
@@ -118,6 +119,21 @@ def test_keys_and_values_beyond_memory_are_refused_before_anything_runs(monkeypa
     decode.generate(*given, new_tokens=1_000_000)
   with pytest.raises(ConfigError, match=r'keys and values of 2000 texts of 1032 tokens'):
     decode.beam(*given, beams=1000, new_tokens=1000)
+
+
+def test_what_reading_and_searching_take_beside_keys_and_values_counts(monkeypatch):
+  """By the compiler: a search holds two caches on the way, and a prompt its activations."""
+  config, enc, params = tiny.made('alibi')
+  leaves = jax.tree.leaves(jax.eval_shape(lambda: kv.create(config.model, enc, 1, 1024, 1024)))
+  keys = sum(x.size * x.dtype.itemsize for x in leaves)
+  short, long = np.ones((1, 3), np.int32), np.ones((1, 1000), np.int32)
+  monkeypatch.setattr(memory, 'available', lambda: 15 * keys)
+  with pytest.raises(ConfigError, match=r'^new_tokens: 992 steps of 10 texts take '):
+    decode.beam(config, enc, params, short, beams=10, new_tokens=992)
+  monkeypatch.setattr(memory, 'available', lambda: 2 * keys)
+  assert decode.generate(config, enc, params, short, new_tokens=992).count.tolist() == [992]
+  with pytest.raises(ConfigError, match=r'^prompt: 1 texts of 1024 tokens and the cache of 1026 slots take '):
+    decode.generate(config, enc, params, long, new_tokens=2)
 
 
 @shares
@@ -233,6 +249,19 @@ def test_a_generation_compiles_two_programs_and_another_like_it_none(caplog):
   assert compiled(caplog, generate((17, 2))) == []
   assert compiled(caplog, generate((4, 6), sampler=sampling.sampler(0.5, 5, 0.9), key=keys[0])) == ['sample_loop']
   assert compiled(caplog, generate((8, 31), sampler=sampling.sampler(1.5, 5, 0.3), key=keys[1], row_B=[5, 2])) == []
+
+
+@pytest.mark.parametrize('lengths', [(5,), (5, 7)])
+def test_a_beam_search_compiles_two_programs_also_of_one_text(lengths, caplog):
+  """The cache of one row is kept in another shape on a CPU than that of beams."""
+  config, enc, params = tiny.made('kerple')
+
+  def search(seed):
+    rows = drawn(*lengths, seed=seed)
+    return lambda: decode.beam(config, enc, params, *prompts.padded(rows), beams=3, new_tokens=9)
+
+  assert compiled(caplog, search(0)) == ['prefill', 'beam_loop']
+  assert compiled(caplog, search(1)) == []
 
 
 @shares

@@ -8,6 +8,7 @@ import tiny
 from flax import linen as nn
 
 from pe_jax import dense, model
+from pe_jax.encodings.base import Where
 
 
 @pytest.mark.parametrize(('width', 'out'), [(12, 5), (5, 12), (7, 7)])
@@ -30,6 +31,26 @@ def test_values_and_gradients_are_those_of_a_product(width, out, dtype):
 def test_other_contractions_are_left_to_jax():
   x, w = jnp.ones((2, 3, 4)), jnp.ones((3, 5))
   assert dense.dot_general(x, w, (((1,), (0,)), ((), ()))).shape == (2, 4, 5)
+
+
+def test_what_is_compiled_for_an_accelerator_from_a_cpu_has_products_as_they_are():
+  """scripts/fits.py and the lowering tests: barriers would make copies of the weights there."""
+  config, enc, params = tiny.made('rope')
+
+  def text(platform):
+    c = config.copy_and_resolve_references()
+    c.unlock()
+    c.model.platform = platform
+    pos = jnp.arange(8, dtype=jnp.int32)[None]
+
+    def total(params):
+      return jnp.sum(model.hidden(c.lock(), enc, params, pos, Where.forward(pos, pos * 0 + 1))[0] ** 2)
+
+    return jax.jit(jax.grad(total)).trace(params).lower(lowering_platforms=(platform or 'cpu',)).as_text()
+
+  assert 'optimization_barrier' in text('')
+  assert 'optimization_barrier' not in text('tpu')
+  assert 'optimization_barrier' not in text('cuda')
 
 
 def test_every_dense_layer_of_the_model_uses_it(monkeypatch):

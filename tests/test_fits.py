@@ -19,6 +19,7 @@ def fits(*args):
   [
     ([], '--config: missing'),
     (['--config=configs/lm.py:alibi', '--topology=h100:8'], "--topology: 'h100:8' begins with no TPU that is known (there are v4, v5e"),
+    (['--config=configs/lm.py:alibi', '--config.parallel=pmap'], "--config.parallel: 'pmap' is not compiled from here"),
     (['--config=configs/lm.py:alibi'], 'there is no libtpu in this environment, which compiles for a TPU (make fits'),
   ],
 )
@@ -29,6 +30,22 @@ def test_mistakes_are_answered_in_one_line(args, said):
   assert done.returncode == 2
   assert said in done.stderr
   assert done.stderr.count('\n') == 1
+
+
+def test_what_the_compiler_refuses_does_not_fit_and_other_faults_stay_faults():
+  code = """
+import sys
+sys.path.insert(0, 'scripts')
+import fits, jax
+for said in ('RESOURCE_EXHAUSTED: Ran out of memory on HBM,\\n the total is 128.06G', 'INTERNAL: a fault'):
+  def compiled(*args):
+    raise jax.errors.JaxRuntimeError(said)
+  fits.compiled = compiled
+  print(fits.needs(None, None, None, 1))
+"""
+  done = subprocess.run([sys.executable, '-c', code], cwd=runs.ROOT, capture_output=True, text=True, timeout=60)
+  assert done.stdout == 'does not fit: Ran out of memory on HBM, the total is 128.06G\n'
+  assert 'INTERNAL: a fault' in done.stderr.splitlines()[-1]
 
 
 def test_help_comes_at_once():

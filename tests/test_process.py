@@ -5,6 +5,7 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from pe_jax import config, encodings, model, process, resolve
 from pe_jax.encodings.base import Where
@@ -28,17 +29,33 @@ def test_a_user_without_a_home_has_no_cache_and_no_error(monkeypatch):
 
 def test_make_sets_for_malloc_what_scripts_set():
   makefile = (pathlib.Path(__file__).parent.parent / 'Makefile').read_text()
-  assert f'export GLIBC_TUNABLES ?= {process.MALLOC["GLIBC_TUNABLES"]}\n' in makefile
+  devices = ' '.join(process.DEVICES)
+  assert f'ifeq ($(wildcard {devices}),)\nexport GLIBC_TUNABLES ?= {process.MALLOC["GLIBC_TUNABLES"]}\nendif\n' in makefile
 
 
 def test_a_child_gets_the_settings_of_malloc_unless_the_user_says_otherwise(monkeypatch):
   monkeypatch.delenv('GLIBC_TUNABLES', raising=False)
   monkeypatch.setattr('sys.platform', 'linux')
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   assert process.child_environment()['GLIBC_TUNABLES'] == process.MALLOC['GLIBC_TUNABLES']
   assert 'GLIBC_TUNABLES' in process.hint()
   monkeypatch.setenv('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=0')
   assert process.child_environment()['GLIBC_TUNABLES'] == 'glibc.malloc.hugetlb=0'
   assert process.hint() == ''
+
+
+@pytest.mark.parametrize(
+  ('wanted', 'device', 'there'),
+  [('', False, False), ('', True, True), ('cpu', True, False), ('tpu,cpu', False, True), ('cpu,cuda', True, False)],
+)
+def test_where_an_accelerator_computes_malloc_is_left_as_it_is(wanted, device, there, tmp_path, monkeypatch):
+  monkeypatch.delenv('GLIBC_TUNABLES', raising=False)
+  monkeypatch.setattr('sys.platform', 'linux')
+  monkeypatch.setenv('JAX_PLATFORMS', wanted)
+  monkeypatch.setattr(process, 'DEVICES', (str(tmp_path / 'nvidia[0-9]*'),))
+  (tmp_path / ('nvidia0' if device else 'nvidiactl')).touch()
+  assert process.accelerated() == there
+  assert ('GLIBC_TUNABLES' in process.child_environment()) != there
 
 
 def test_options_are_left_out_where_asked_for_long_texts_and_where_xla_rejects_them(monkeypatch):

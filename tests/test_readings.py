@@ -2,13 +2,17 @@
 
 import dataclasses
 import itertools
+import os
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
 import tiny
 import tiny_runs as runs
 
-from pe_jax import data, encodings, evaluate
+from pe_jax import data, encodings, evaluate, process
 from pe_jax.errors import ConfigError
 from pe_jax.evaluate import memory, planted, score
 from pe_jax.report import protocols
@@ -107,6 +111,28 @@ def test_a_length_beyond_memory_is_refused_before_it_runs(monkeypatch):
   with pytest.raises(ConfigError, match=r'lengths: 64 tokens need 0\.0 GB beside the parameters, by the compiler, and 0\.0 GB are free'):
     evaluate.evaluate(subject, [16, 64], None, ['context'], options=evaluate.Options(span=4))  # the longest is asked for first
   assert memory.of_machine() > 1e6
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason="reads /proc, and the settings are those of glibc's malloc")
+def test_what_malloc_keeps_counts_as_free():
+  """Of an earlier program's arrays, under the settings that `make` and sweeps set."""
+  text = """
+    import pathlib, numpy
+    from pe_jax.evaluate import memory
+    def resident():
+      return int(pathlib.Path('/proc/self/status').read_text().split('VmRSS:')[1].split()[0]) * 1024
+    parts = [numpy.ones(2**20) for _ in range(50)]
+    full = resident()
+    del parts
+    kept = resident()
+    free = iter([100, 500])  # what the system says before and after
+    memory.available = lambda: next(free)
+    memory.check_bytes(300, 'new_tokens: keys')
+    print(full - kept < 2**22, kept - resident() > 300 * 2**20)
+  """
+  command = [sys.executable, '-c', textwrap.dedent(text)]
+  done = subprocess.run(command, env=os.environ | process.MALLOC, capture_output=True, text=True, check=True, timeout=100)
+  assert done.stdout.split() == ['True', 'True']
 
 
 def group(folder, **files):

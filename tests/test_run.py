@@ -44,12 +44,34 @@ def test_each_document_of_a_row_begins_at_position_0(spec):
     ({'pos': [[0, 2, 1]]}, 'pos: positions must rise within a document'),
     ({'pos': [[0, 0, 1]]}, 'pos: positions must rise within a document'),
     ({'pos': [[0, 1]]}, r'pos: a position for each token is wanted, and tokens have shape \(1, 3\), positions \(1, 2\)'),
+    ({'pos': [[-1, 0, 1]]}, 'pos: -1 is below 0, where positions begin'),
     ({'doc': [[1, 1, 1, 1]]}, 'doc: a document for each token is wanted'),
+    ({'doc': [[7, 2, 7]]}, r'doc: document 7 comes twice in row 0, which would see itself across another \(number each run anew\)'),
   ],
 )
 def test_positions_and_documents_that_cannot_be_are_refused(given, says):
   with pytest.raises(ConfigError, match=says):
     a_run('alibi').logits([5, 6, 7], **given)
+
+
+def test_padding_may_stand_on_both_sides_and_has_no_position():
+  run = a_run('learned(max_length=4)')
+  padded = run.logits([[0, 5, 6, 0]], pos=[[-9, 0, 1, 99]], doc=[[0, 4, 4, 0]])
+  np.testing.assert_allclose(padded[0, 1:3], run.logits([5, 6])[0], atol=1e-5)
+
+
+def test_a_position_that_a_table_does_not_have_is_refused():
+  """A gather would answer with the last row, so that all positions beyond are one."""
+  run = a_run('learned(max_length=8)')
+  assert run.logits([5, 6], pos=[[6, 7]]).shape == (1, 2, 257)
+  with pytest.raises(ConfigError, match=r"'learned\(max_length=8\)' has 8 positions and cannot serve length 9"):
+    run.logits([5, 6], pos=[[7, 8]])
+
+
+@pytest.mark.parametrize('tokens', [[1.7, 2.2], [[[1]]], [], [True, False]])
+def test_tokens_that_are_no_rows_of_whole_numbers_are_refused(tokens):
+  with pytest.raises(ConfigError, match=r'tokens: whole numbers \(B, T\) are wanted'):
+    a_run('rope').logits(tokens)
 
 
 @pytest.mark.parametrize('generation', [True, False], ids=['generation_config.json', 'config.json'])

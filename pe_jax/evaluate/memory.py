@@ -1,7 +1,9 @@
 """Whether a program fits into the memory of this machine: asked of the compiler before it runs, not of the system when it is too late."""
 
+import ctypes
 import os
 import pathlib
+import sys
 
 import jax
 
@@ -14,9 +16,10 @@ def check(compiled, length):
 
   Of several processes all refuse if one has to.
   """
-  need, have = needed(compiled), available()
+  need = needed(compiled)
+  have = less_than(need)
   with hosts.together():
-    if have is not None and need > have:
+    if have is not None:
       raise ConfigError(
         f'lengths: {length} tokens need {need / 1e9:.1f} GB beside the parameters, by the compiler, and {have / 1e9:.1f} GB are free here '
         '(ask for shorter lengths, or evaluate where there is more)'
@@ -24,12 +27,15 @@ def check(compiled, length):
 
 
 def needed(compiled):
-  """Bytes of work and results on a device, on a CPU of all its devices, which share the machine; 0 where the backend does not tell."""
+  """Bytes of work and results on a device, on a CPU of all its devices, which share the machine; 0 where the backend does not tell.
+
+  Results that take the place of what was given (donated) are there already.
+  """
   found = compiled.memory_analysis()
   if not found:
     return 0
   sharing = len(jax.tree.leaves(compiled.output_shardings)[0].addressable_devices) if jax.default_backend() == 'cpu' else 1
-  return sharing * (found.temp_size_in_bytes + found.output_size_in_bytes)
+  return sharing * (found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes)
 
 
 def available():
@@ -40,10 +46,25 @@ def available():
   return None if jax.default_backend() != 'cpu' else of_machine()
 
 
-def check_bytes(need, what):
-  """Refuses arrays that need more memory than there is. `what`: the field, and what takes so much, for the sentence."""
+def less_than(need):
+  """The bytes that are free where they are fewer than `need`; None where they are enough, or nobody tells."""
   have = available()
   if have is not None and need > have:
+    give_back()
+    have = available()
+  return have if have is not None and need > have else None
+
+
+def give_back():
+  """Gives the system what malloc keeps of freed memory: gigabytes under the settings of process.py, where another program ended."""
+  if sys.platform == 'linux' and hasattr(libc := ctypes.CDLL(None), 'malloc_trim'):  # glibc's
+    libc.malloc_trim(0)
+
+
+def check_bytes(need, what):
+  """Refuses arrays that need more memory than there is. `what`: the field, and what takes so much, for the sentence."""
+  have = less_than(need)
+  if have is not None:
     raise ConfigError(f'{what} take {need / 1e9:.1f} GB, and {have / 1e9:.1f} GB are free here (ask for fewer tokens, or fewer at once)')
 
 

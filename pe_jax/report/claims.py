@@ -32,9 +32,9 @@ WIDTH = 140
 INTRODUCTION = """
 # Claims, and what shows them
 
-Two documents on positional encodings and length extrapolation were the starting point of this project. Here is everything they claim, one
-entry a claim, in our words: A1–A52 of the first, which is a set of notes from sinusoidal tables to YaRN, B1–B68 of the second, a long
-article on absolute positions, RoPE, ALiBi and extrapolation. Each has a verdict, the reason, and what in this repository shows it.
+Everything that two documents on positional encodings and length extrapolation claim, one entry a claim, in our words: A1–A52 of the first,
+which is a set of notes from sinusoidal tables to YaRN, B1–B68 of the second, a long article on absolute positions, RoPE, ALiBi and
+extrapolation. Each has a verdict, the reason, and what in this repository shows it.
 
 *Tests* are run by `make test`. *Examples* are code in the guide whose printed output the tests compare. *Measured* are numbers of our own
 runs, small ones, with their date and machine. *See* is prose. What is said of published results has its paper; nothing here repeats them.

@@ -12,7 +12,8 @@ by name, or a list of such dicts, each measured after the training by a process 
       maps = ['rope', 'yarn', 'ntk'] if config.encoding == 'rope' else None
       return {'lengths': [64, 128, 256, 512], 'encodings': maps, 'protocols': ['context', 'nonoverlapping']}
 
-A third thing that sweep() yields takes the place of evaluation() for that run; () is none at all. Both functions get what their parameters
+A third thing that sweep() yields takes the place of evaluation() for that run; () is none at all. `notes(done)` gives sentences that are
+printed below the table at the end, `published(config)` a paper's tables (published.py). All of these functions get what their parameters
 name: `arg` (what follows the colon of --config), `config` (the base; in evaluation() the run's), `name` (in evaluation(), the run's),
 `folder` (the sweep's) and `done`, {name: final validation loss} of the runs that are trained, inf where the loss was not finite.
 
@@ -90,6 +91,17 @@ class Sweep:
         return {name: run for name, run in runs.items() if name not in self.runs}
       runs |= more
     raise ConfigError(f'{self.path}: sweep() yields new runs after {STAGES} stages (it must end when all are done)')
+
+  def notes(self, done):
+    """The sentences that the file has on what was trained; [] where it has no notes()."""
+    found = self._call(self.file.notes, config=self.base, done=dict(done)) if hasattr(self.file, 'notes') else []
+    if not isinstance(found, list) or not all(isinstance(sentence, str) for sentence in found):
+      raise ConfigError(f'{self.path}: notes() gives {found!r} where a list of sentences is wanted')
+    return found
+
+  def published(self):
+    """The file's tables of published numbers; [] where it has no published()."""
+    return self._call(self.file.published, config=self.base) if hasattr(self.file, 'published') else []
 
   def _yielded(self, done, known):
     found = {}

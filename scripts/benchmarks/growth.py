@@ -38,10 +38,13 @@ def draw(measured, path):
   matplotlib.use('Agg')
   from matplotlib import pyplot
 
+  missing = measured.get('missing', {})  # who ended in the middle has fewer rounds than others
   figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), layout='constrained')
   for kind in KINDS:
     for axis, table, unit, label in ((axes[0], 'seconds', 1, 'seconds'), (axes[1], 'memory', 1e6, 'extra memory, MB')):
-      points = sorted((int(n.rpartition(' ')[2]), v) for n, v in measured[table].items() if n.rpartition(' ')[0] == kind and v)
+      points = sorted(
+        (int(n.rpartition(' ')[2]), v) for n, v in measured[table].items() if n.rpartition(' ')[0] == kind and v and n not in missing
+      )
       if points:
         first, middle, third = np.percentile([np.array(v) / unit for _, v in points], [25, 50, 75], axis=1)
         at = [n for n, _ in points]

@@ -1,5 +1,6 @@
 """Cases that take whole parts of this repository: evaluation at many lengths, decoding, the input pipeline, train.py from its start."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -19,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def lengths(settings, lengths, encoding, protocol, windows, longest, **sizes):
-  """`evaluate.evaluate` of one model, compilation from the warm cache included: what a user waits for.
+  """`evaluate.evaluate` of one model, tracing and programs read from the warm cache included: what a user waits for.
 
   The documents are `windows` texts of as many targets as the longest length has, the same whatever lengths are asked for.
   """
@@ -30,7 +31,7 @@ def lengths(settings, lengths, encoding, protocol, windows, longest, **sizes):
   documents = [random.integers(1, tokenizer.vocab_size - 1, longest).astype(np.int32) for _ in range(windows)]
   info = {'bytes': windows * longest, 'targets': windows * longest, 'documents': windows, 'documents_sha256': ''}
   subject = evaluate.Subject(c, params, tokenizer, documents, info)
-  return Case(lambda: evaluate.evaluate(subject, lengths, None, [protocol]))
+  return Case(lambda: evaluate.evaluate(dataclasses.replace(subject, programs={}), lengths, None, [protocol]))
 
 
 def decode(c, context, new, rows):

@@ -11,17 +11,18 @@ from benchmarks import verdict
 METHOD = """\
 Speed and memory as ratios: `make bench` (`make bench ARGS=--quick` takes under five minutes, `ARGS=--only=attention,loss` a part).
 
-- **Turns.** Every program is a process of its own (what differs in an encoding or a length alone shares one), and only one computes at a
-  time. In each round each has one turn, every second round in the opposite order, with a float32 1024³ matmul of jax among them (the
-  probe). A ratio is taken inside each round; the table shows the median of these ratios, their quartiles, and the least and the most.
-  Nothing is dropped: everybody has compiled and run before.
+- **Turns.** Every program is a process of its own (in the sections encodings, phases and growth what differs in the encoding, the phases or
+  the length alone shares one), and only one computes at a time. In each round each has one turn, every second round in the opposite order,
+  with a float32 1024³ matmul of jax among them (the probe). A ratio is taken inside each round; the table shows the median of these ratios,
+  their quartiles, and the least and the most. Nothing is dropped: everybody has compiled and run before.
 - **Verdicts.** PASS: both quartiles within the gate. FAIL: both outside. INCONCLUSIVE: between, or other processes took more than 0.3 of a
   core meanwhile. A row without a gate only reports. "Reached" by a target: both quartiles are there. Gates are for the sizes of the full
   run; the quick run says at which sizes it ran instead.
-- **Settings.** "Same settings" gives every process the huge pages that `make` and the scripts set (GLIBC_TUNABLES), and jax programs also
-  the compiler options of `pe_jax/process.py`; "as it comes" sets nothing. Ours always has them. All on the CPU.
+- **Settings.** "Same settings" gives every process what `make` and the scripts set for malloc (GLIBC_TUNABLES, as each section says), and
+  jax programs also the compiler options of `pe_jax/process.py`; "as it comes" sets nothing. Ours always has them. All on the CPU.
 - **Memory.** "Extra memory" is the peak resident size during one call less the size before it, in a process that has run the call before
-  and whose malloc has been told to keep nothing; measured after the times. What is there already (parameters, inputs) does not count.
+  and whose malloc has been told to keep nothing; measured after the times. What is there already (parameters, inputs) does not count, what
+  is made for the call does, such as the mask of biases that torch is given.
 - Times in one table were measured together. Of different tables only the ratios compare.
 """
 HEAD = '| # | measure | median | quartiles | least – most | gate | target | verdict | medians of the parts |'

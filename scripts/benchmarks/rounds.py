@@ -86,7 +86,7 @@ class Handle:
 def environment(module, settings):
   """A worker's environment. Everything runs on the CPU, where the peers are."""
   if settings == 'same':
-    env = process.child_environment()
+    env = process.MALLOC | process.child_environment()  # also where there is an accelerator, which is not used
     if module == 'nanodo' and env.get('PE_JAX_CPU_OPTIONS') != 'off':  # its own jit takes no options
       flags = ' '.join(f'--{name}={value}' for name, value in process.CPU_OPTIONS.items())
       env['XLA_FLAGS'] = f'{env.get("XLA_FLAGS", "")} {flags}'.strip()

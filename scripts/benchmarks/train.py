@@ -1,7 +1,8 @@
 """Rows 1 to 4: a training step against the textbook, nanodo, Hugging Face and x-transformers, and against the machine's matmul peak.
 
-Tokens a second, AdamW and float32 unless said. Each peer runs twice: as it comes, and with the process settings of pe_jax (huge pages
+Tokens a second, AdamW and float32 unless said. Each peer runs twice: as it comes, and with the process settings of pe_jax (malloc's
 for all; the compiler options too for what is made of jax). Against Llama and GPT-2 our model has their parts: gated MLP, biases and so on.
+nanodo is there where `--peer=nanodo=PATH` names a checkout.
 """
 
 from benchmarks.plan import Contestant, Group, Row, memory_ratio, share_of_peak, speed_ratio

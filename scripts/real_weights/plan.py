@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 
 READINGS = {
-  'raw': 'rope', 'ntk': 'ntk(factor=4)', 'dynamic_ntk': 'dynamic_ntk', 'yarn': 'yarn(factor=4)',
+  'raw': 'rope', 'yarn': 'yarn(factor=4)', 'ntk': 'ntk(factor=4)', 'dynamic_ntk': 'dynamic_ntk',
   'self_extend': 'self_extend(group=4, window=1024)',
 }  # fmt: skip
 LENGTHS = (2048, 8192, 16_384, 32_768)

@@ -48,6 +48,9 @@ def sweep(done, folder):
 
 def evaluation():
   return {'lengths': [16, 32], 'protocols': 'nonoverlapping', 'max_targets': 500}
+
+def notes(done):
+  return [f'trained or not finite: {" ".join(sorted(done))}']
 """
 
 

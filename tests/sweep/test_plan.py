@@ -71,6 +71,35 @@ def test_a_mistake_is_named_before_anything_starts(tmp_path, text, says):
   assert not (tmp_path / 'runs').exists()
 
 
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ('def notes(name):\n  return []', r"notes\(\) takes 'name', which there is not \(there are arg, config, done, folder\)"),
+    ('def notes(done):\n  return ["rates", 3]', r"notes\(\) gives \['rates', 3\] where a list of sentences is wanted"),
+    ('def notes(done):\n  pass', r'notes\(\) gives None where a list of sentences is wanted'),
+    ('def notes(done):\n  return {}[0]', r'notes\(\) raised KeyError: 0'),
+  ],
+)
+def test_a_mistake_in_notes_is_named_before_anything_starts(tmp_path, text, says):
+  sweep = sweep_of(tmp_path, f'{TWO}\n{text}\n')
+  with pytest.raises(ConfigError, match=says):
+    sweep.notes({})
+  (tmp_path / 'runs').mkdir()
+  code, _, err = runs.finish(runs.start('scripts/sweep.py', f'--config={tmp_path}/sweep.py', f'--workdir={tmp_path}/runs'))
+  assert code == 2
+  assert re.search(says, err)
+  assert [*(tmp_path / 'runs').iterdir()] == []
+
+
+def test_the_usual_sweep_names_rates_at_the_end_of_what_was_tried(tmp_path):
+  sweep = plan.Sweep(f'{ROOT}/configs/sweeps/extrapolation.py:tune', tmp_path)
+  trials = [*sweep.plan({})]
+  arm = trials[0].rpartition('-lr')[0]
+  rates = [float(name.rpartition('-lr')[2]) for name in trials if name.startswith(f'{arm}-lr')]
+  done = {f'{arm}-lr{rate:g}': 1.0 + rate for rate in rates}
+  assert sweep.notes(done) == [f'{arm}: its learning rate, {min(rates):g}, is the smallest that was tried; a better one may lie beyond']
+
+
 @pytest.mark.parametrize('name', ['sweep.so', 'sweep.cpython-311-x86_64-linux-gnu.so', 'sweep.pyc', 'sweep.txt', 'sweep', 'sweep.json'])
 def test_only_a_py_file_is_executed(name, tmp_path):
   """Python would load an extension or what was compiled as readily."""
@@ -202,8 +231,9 @@ def test_every_sweep_of_the_repository_can_be_planned(path, tmp_path, monkeypatc
   assert len({run.folder for run in planned.values()}) == len(planned) >= 4
   assert all(run.evaluations or '-lr' in name for name, run in planned.items())
   assert all(cost.of(run).flops > 0 for run in planned.values())
+  assert sweep.notes({}) == []
   if hasattr(sweep.file, 'published'):
-    text = published.text(sweep, sweep.file.published(sweep.base))
+    text = published.text(sweep, sweep.published())
     assert text.count('published') >= 3
 
 

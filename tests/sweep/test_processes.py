@@ -99,6 +99,7 @@ def test_a_sweep_of_runs_that_end_in_every_way_is_killed_and_finished(place):
     'memory': r'killed by SIGKILL, as the kernel does when memory runs out \(lower batch_size',
   }.items():
     assert re.match(rf'{name} +failed +\d+ +([\d.]+ +)?{reason}', table[name]), table[name]
+  assert out.endswith('\n\ntrained or not finite: after diverges good\n')  # what the file's notes() says
   assert 'ERROR: 5 of 8 runs are not done' in err
   assert err.count('going on from step') == 0  # runs speak into their own logs
   log = (folder / 'good' / 'log.txt').read_text()
