@@ -8,8 +8,7 @@
 """
 
 from pe_jax.config import default, parse_arg
-
-TEXT_KEYS = {'c4/en': 'text', 'pg19': 'book_text', 'lm1b': 'text'}
+from pe_jax.data import prepared
 
 
 def get_config(arg=''):
@@ -19,8 +18,8 @@ def get_config(arg=''):
   c.encoding = arg.encoding
   c.train_length = arg.train_length
   c.seed = arg.seed
-  c.data.data_dir = arg.data_dir
   if arg.runlocal:
+    c.data.data_dir = arg.data_dir
     return runlocal(c)
   c.batch_size = 256  # 131072 bytes a step
   c.num_train_steps = 20_000
@@ -29,10 +28,7 @@ def get_config(arg=''):
   c.model.num_heads = 8
   c.model.mlp = 'swiglu'
   c.model.dtype = 'bfloat16'
-  c.data.source = 'tfds'
-  c.data.name = arg.dataset
-  c.data.text_key = TEXT_KEYS.get(arg.dataset, 'text')
-  c.data.block_documents = 64 if arg.dataset == 'pg19' else 4096  # books are long
+  c.data.update(prepared.fields(arg.dataset, arg.data_dir))
   c.optim.learning_rate = 1e-3
   c.optim.warmup_steps = 1000
   c.eval_every_steps = 1000

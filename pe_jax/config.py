@@ -125,7 +125,7 @@ def parse_arg(arg, **defaults):
       raise ConfigError(f"config argument '{item}': {first if bare else key} is given twice in '{arg}'")
     given.add(first if bare else key)
     if bare:
-      values[first] = item
+      values[first] = _typed(first, item, defaults[first])
     elif not equals:
       values[key] = True
     elif key in defaults:

@@ -107,7 +107,7 @@ def settle(free):
   """Takes the place of this process before jax is imported."""
   place = free.get()
   os.environ.update(place.environment)
-  if place.cores:
+  if place.cores and hasattr(os, 'sched_setaffinity'):
     os.sched_setaffinity(0, place.cores)
   threading.Thread(target=orphaned, daemon=True).start()
 

@@ -52,7 +52,7 @@ def main():
   from pe_jax.report import anatomy, anatomy_figure, anatomy_text
 
   if declaration and ENCODING.value:
-    spec = str(encodings.inherit(encodings.parse(spec), encodings.parse(declaration.spec)))
+    spec = str(encodings.inherit(encodings.check_name(spec), encodings.parse(declaration.spec)))
   length = shape.pop('length')
   a = anatomy.anatomy(spec, Dims(**shape), length)
   if FIGURE.value:

@@ -8,6 +8,7 @@ tables (runs, results, positions, training, needle, attention) as .parquet and .
 Exit codes as train.py's.
 """
 
+import math
 import os
 import pathlib
 import signal
@@ -32,7 +33,12 @@ def main():
   os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # nothing is computed with jax here, and the accelerator may be a run's
 
   from pe_jax import remote
+  from pe_jax.errors import ConfigError
 
+  if not 0 < MARGIN.value < math.inf:
+    raise ConfigError(f'--margin: {MARGIN.value} must be a number above 0: that a change is within nothing can never be shown')
+  if BAR.value is not None and not 0 < BAR.value < math.inf:
+    raise ConfigError(f'--bar: {BAR.value} must be a number above 0')
   folder = remote.local(WORKDIR.value, '--workdir')
   out = pathlib.Path(OUT.value) if OUT.value else folder / 'report'
   if WATCH.value:

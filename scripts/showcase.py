@@ -27,6 +27,9 @@ PEER = flags.DEFINE_string('peer', '', 'A Python with the parity extra: transfor
 GGUF = flags.DEFINE_string('gguf', '', 'A GGUF file to import instead.')
 
 
+ROOM = 64  # tokens for the key, where it is said and where it is asked for
+
+
 def main():
   """Fetches, imports, measures, writes."""
   start = time.monotonic()
@@ -45,6 +48,11 @@ def main():
     raise ConfigError(f'--lengths: {lengths} must be one or more, each at least 256: the key and its question take some')
   wanted = READINGS.value or plan.READINGS
   readings = {name: spec for name, spec in plan.READINGS.items() if name == 'raw' or name in wanted}
+
+  if PEER.value:
+    from real_weights import peers
+
+    peers.check(PEER.value)
 
   import pe_jax
   from pe_jax import config, progress
@@ -72,6 +80,9 @@ def main():
 
   train = run.config.train_length
   lengths = sorted({*lengths, train})
+  span = min(plan.SPAN, lengths[-1] // 4)
+  if lengths[0] < span + ROOM:
+    raise ConfigError(f'--lengths: {lengths[0]} has no room for the key before {span} targets (at least {span + ROOM})')
   programs, texts = {}, {}
   for kind, path in paths.items():
     progress.say(f'{kind}: tokens')
@@ -89,8 +100,10 @@ def main():
   if not rows:
     raise ConfigError(f'--minutes: {MINUTES.value:g} are not enough for one text')
   said = setup(run, card, machine.describe(), (time.monotonic() - start) / 60, (len(rows), sum(tuple(row['job']) in kept for row in rows)))
-  beside = [n for n in lengths if n <= 2 * train] if PEER.value else []
-  page.write(OUT.value, said, rows, left, readings, peers.rows(PEER.value, source, beside, folder / 'peer.jsonl', card['params_sha256']))
+  page.write(OUT.value, said, rows, left, readings)  # before what another program takes, and may not come back from
+  if PEER.value:
+    beside = peers.rows(PEER.value, source, [n for n in lengths if n <= 2 * train], folder / 'peer.jsonl', card['params_sha256'])
+    page.write(OUT.value, said, rows, left, readings, beside)
   print(pathlib.Path(OUT.value).read_text(encoding='utf-8'))
 
 

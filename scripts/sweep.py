@@ -149,6 +149,7 @@ def dry_run(sweep, runs):
 
 def launch(sweep):
   """Runs to the end, prints the table, and raises where a run failed."""
+  from pe_jax.errors import UserError
   from pe_jax.sweep import local, pool, slurm, view
 
   limits = pool.Limits(STALL.value * 60, GRACE.value, AGAIN.value)
@@ -164,6 +165,9 @@ def launch(sweep):
     print(f'\n{beside}')
   if failed or left:
     raise failure(sweep, failed, left)
+  if waiting := [name for name in sweep.imagined(local.done(sweep)) if chosen(name)]:
+    named = ', '.join(waiting[:10])
+    raise UserError(f'{len(waiting)} runs wait for others, which --only leaves out: {named} (take those too, by name or pattern)')
 
 
 def published(sweep, required=False):

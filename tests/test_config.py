@@ -110,6 +110,12 @@ def test_an_argument_that_cannot_be_read_is_named(text, match):
     parse_arg(text, encoding='rope', train_length=64, runlocal=False)
 
 
+def test_a_bare_word_has_the_type_of_the_first_default():
+  assert parse_arg('3', seeds=1, tune=False).seeds == 3
+  with pytest.raises(ConfigError, match="config argument 'seeds=tuned': wants int, as in seeds=1"):
+    parse_arg('tuned', seeds=1, tune=False)
+
+
 def test_json_is_strict_sorted_and_comes_back():
   resolved = resolve.resolve(runs.config(encoding='yarn(factor=2)'))
   text = config_lib.to_json(resolved)

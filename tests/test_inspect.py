@@ -278,6 +278,8 @@ def test_the_script_prints_text_json_and_draws(home, tmp_path):
   a = json.loads(out, parse_constant=lambda name: pytest.fail(f'{name} is no JSON'))
   assert a['config']['spec'] == 'yarn(factor=4, base=500000, original_length=128)'
   assert a['encoding'] == 'linear(factor=2, base=500000)'  # another map on the frequencies that are declared
+  _, out, _ = run(f'--config={home}/llama.json', '--encoding=linear(factor=2, base=10000)', '--json')
+  assert json.loads(out)['encoding'] == 'linear(factor=2)'  # a default that is asked for is not what was left open
   assert (a['train_length'], a['length'], a['head_dim'], a['num_heads'], a['num_layers']) == (128, 1024, 16, 4, 2)
   code, out, _ = run(f'--config={home}/llama.json')
   assert (code, 'positions        512, frequencies trained at 128' in out) == (0, True)

@@ -229,6 +229,9 @@ def test_text_with_needles_mixed_in_keeps_its_bytes_and_asks_at_the_end_of_each_
   assert mixed.count(b'=') == 3 * (mixed.count(b'@') // 3)
   assert len(pieces) > 4
   assert mixing.mix(document, np.random.default_rng(0), 0.0, 100) is document
+  for length in (10, -64):
+    with pytest.raises(ConfigError, match=rf'length: {length} characters have no room for text beside the needle'):
+      mixing.mix(document, np.random.default_rng(0), 1.0, length)
 
 
 # -- attention

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import math
 
+import jax
 import numpy as np
 import pytest
 import tiny_runs as runs
@@ -266,6 +268,22 @@ def test_the_three_lengths_of_a_checkpoint(rows):
   assert three.computable(subject, 'rope', [16, 64], budget=1).text() == '< 16'
   (gated,) = three.of_rows(subject, [r for r in found if r['asked_encoding'] == 'rope'], bar=0.1)
   assert gated.reliable.reach is None
+
+
+@pytest.mark.parametrize(('said', 'needs'), [('RESOURCE_EXHAUSTED: Ran out of memory on HBM', math.inf), ('INTERNAL: a fault', None)])
+def test_a_program_that_the_compiler_refuses_for_its_size_needs_more_than_there_is(rows, monkeypatch, said, needs):
+  """As a TPU's does, where a CPU's says how much it would take."""
+
+  def refused(*args):
+    raise jax.errors.JaxRuntimeError(said)
+
+  subject = evaluate.subject(rows[0].config, rows[0].params, 'validation')
+  monkeypatch.setattr(three.loss, 'each', refused)
+  if needs:
+    assert three.memory(subject, encodings.parse('rope'), 64) == needs
+  else:
+    with pytest.raises(jax.errors.JaxRuntimeError, match=said):
+      three.memory(subject, encodings.parse('rope'), 64)
 
 
 def test_spans_are_the_units_where_all_are_of_one_document_and_a_single_one_gives_no_interval():

@@ -1,6 +1,8 @@
 """scripts/showcase.py on a tiny model: what is planned, what fits into the time, that it goes on where it was, and what the page says."""
 
+import importlib.util
 import json
+import sys
 import time
 import zipfile
 
@@ -128,6 +130,14 @@ def test_rows_of_other_parameters_are_not_taken_for_these(texts, tmp_path):
   assert len(peers.rows('', '', [8], tmp_path / 'peer.jsonl', 'a')) == 2
   with pytest.raises(ConfigError, match='--peer: /nowhere: No such file'):
     peers.rows('/nowhere', '', [8], tmp_path / 'peer.jsonl', 'b')
+
+
+def test_a_python_that_cannot_be_asked_is_refused_before_anything_is_measured():
+  with pytest.raises(ConfigError, match='--peer: /nowhere: No such file'):
+    peers.check('/nowhere')
+  if not importlib.util.find_spec('torch'):
+    with pytest.raises(ConfigError, match=r'--peer: .*: ModuleNotFoundError: .* \(name a Python with the parity extra\)'):
+      peers.check(sys.executable)
 
 
 def test_texts_that_are_all_too_short_are_a_sentence(texts, tmp_path):

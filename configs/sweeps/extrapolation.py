@@ -11,6 +11,7 @@ in which a step has as many tokens at either length. `tune` chooses the learning
 import itertools
 
 from pe_jax.config import default, parse_arg
+from pe_jax.data import prepared
 from pe_jax.sweep import tuning
 
 NAMES = ('sinusoidal', 'rope', 't5', 'alibi', 'kerple', 'nope')
@@ -29,13 +30,13 @@ def get_config(arg=''):
   if a.gpu:
     c.batch_size = 256
     c.model.mlp, c.model.dtype = 'swiglu', 'bfloat16'
-    c.data.source, c.data.name, c.data.data_dir = 'tfds', a.dataset, a.data_dir
-    c.data.block_documents = 4096
+    c.data.update(prepared.fields(a.dataset, a.data_dir))
+    c.data.min_bytes = 16 * c.train_length  # as below
     c.eval_every_steps = c.checkpoint_every_steps = 1000
     return c
   c.train_length, c.batch_size = 64, 64
   c.model.num_layers, c.model.embed_dim, c.model.num_heads = 2, 64, 4
-  c.data.min_bytes = 4096  # a window of eight training lengths lies in one document
+  c.data.min_bytes = 4096  # a window of eight of the longer training lengths lies in one document
   c.optim.learning_rate = 3e-3
   c.eval_every_steps = c.checkpoint_every_steps = 300
   return c

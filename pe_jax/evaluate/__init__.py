@@ -83,13 +83,9 @@ def subject(config, params, split='test', max_targets=0, samples=500, task='', t
     task: another task in the same words; default: the trained one.
     text: a file of any kind, or a folder of .txt and .jsonl files, to score whole instead of a split.
   """
-  tokenizer = data.make_tokenizer(config.data.tokenizer)
-  if config.data.source == 'task' and text:
-    raise ConfigError(f"text: '{text}', and this run was trained on a task, whose words it reads (leave it out)")
-  if config.data.source == 'task':
-    return Subject(config, params, tokenizer, [], {'split': split, 'samples': samples}, _task(config.data.name, task))
-  if task:
-    raise ConfigError(f"task: '{task}', and this run was trained on text (leave it out)")
+  tokenizer, tested = data.make_tokenizer(config.data.tokenizer), asked_task(config.data, task, text)
+  if tested:
+    return Subject(config, params, tokenizer, [], {'split': split, 'samples': samples}, tested)
   source = own_text(config.data, text) if text else data.open_documents(config.data, split)
   least = 0 if text else config.data.min_bytes
   documents, info = data.evaluation_documents(source, tokenizer, max_targets=max_targets, min_bytes=least)
@@ -107,6 +103,15 @@ def own_text(of_run, path):
   data_fields.unlock()
   data_fields.path = str(path)
   return sources.module('text').documents(data_fields, 'all')
+
+
+def asked_task(of_run, other='', text=''):
+  """The task that is tested, `other` or the trained one; None for a run on text. Refuses what the other kind of run is asked for."""
+  if of_run.source == 'task' and text:
+    raise ConfigError(f"text: '{text}', and this run was trained on a task, whose words it reads (leave it out)")
+  if of_run.source != 'task' and other:
+    raise ConfigError(f"task: '{other}', and this run was trained on text (leave it out)")
+  return _task(of_run.name, other) if of_run.source == 'task' else None
 
 
 def _task(trained, other):

@@ -4,6 +4,7 @@ They are three questions. An encoding may accept any length, the program for it 
 """
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +75,8 @@ def of_task(subject, rows):
     return None
   right_NRU, trials_NRU = (np.asarray([[r['by_unit'][name]] for r in beyond]) for name in ('right', 'trials'))
   right_RU, trials_RU = (np.asarray([inside[-1]['by_unit'][name]]) for name in ('right', 'trials'))
+  if right_RU.size < 2:  # a single sample says nothing of how sure its match is
+    return None
   numbers, at = ([r['length'] for r in beyond], right_NRU, trials_NRU, right_RU, trials_RU, reach), inside[-1]['length']
   what, chance = statistics.exact_match(inside[-1]['task'], at, reach), inside[-1]['chance_exact_match']
   return statistics.ended(statistics.of_accuracies(*numbers, what, chance=chance), end)
@@ -122,5 +125,10 @@ def memory(subject, spec, length):
     return loss.each(x_BTD, *model.head(config, params), tokens)
 
   row = jax.ShapeDtypeStruct((1, length), jnp.int32)
-  need = jax.jit(score).lower(subject.params, row, row, row).compile().memory_analysis()
+  try:
+    need = jax.jit(score).lower(subject.params, row, row, row).compile().memory_analysis()
+  except jax.errors.JaxRuntimeError as error:  # a TPU's compiler says by it that there is not so much
+    if 'RESOURCE_EXHAUSTED' in str(error):
+      return math.inf
+    raise
   return need.temp_size_in_bytes + need.argument_size_in_bytes + need.output_size_in_bytes

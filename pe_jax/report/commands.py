@@ -6,6 +6,7 @@ import shlex
 
 from pe_jax import windows
 from pe_jax.names import OWN_TEXT
+from pe_jax.report.readings import task_of
 from pe_jax.report.rows import whole
 
 
@@ -29,20 +30,26 @@ def evaluate(run):
   Of the rest one for each set of lengths that encodings and protocols, or probes, were evaluated at.
   """
   out = [_eval(run, [argument.removeprefix('--') for argument in given]) for given in run.evaluations.values()]
-  grids = {}
+  grids, task = {}, task_of(run.flat)
   for row in run.rows:
     if row.get('label') in run.evaluations:
       continue
     flag = 'protocols' if row.get('protocol') else 'probes'
     # Of one evaluation all strides are a quarter, or one number.
     stride = row.get('stride') if row['measure'] == 'sliding' and row.get('stride') != windows.stride(row['length']) else None
-    key = (flag, row['asked_encoding'], row['measure'], row.get('split'), row.get('step'), stride)
+    # Options that rows tell, and of which an evaluation has one.
+    own = {'stride': stride} if whole(stride) else {}
+    if row['measure'] == 'task' and isinstance(row.get('task'), str) and row['task'] != task:
+      own['task'] = row['task']
+    if flag == 'probes' and whole(row.get('probe_seed')) and row['probe_seed']:
+      own['seed'] = row['probe_seed']
+    if flag == 'probes' and isinstance(row.get('floor'), float) and row['floor'] > 0:
+      own['options'] = f'floor={row["floor"]:g}'
+    key = (flag, row['asked_encoding'], row['measure'], row.get('split'), row.get('step'), *own.items())
     spot = grids.setdefault(key, {'lengths': set(), 'more': {}})
     spot['lengths'].add(row['length'])
     if row['measure'] in ('nonoverlapping', 'sliding') and whole(row.get('targets')):
       spot['more']['max_targets'] = max(row['targets'], spot['more'].get('max_targets', 0))
-    if whole(stride):
-      spot['more']['stride'] = stride
     if row['measure'] == 'context' and whole(row.get('span')) and row['span'] != windows.span(row['train_length']):
       spot['more']['span'] = row['span']
     if row['measure'] == 'context' and isinstance(row.get('needle'), dict) and whole(row['needle'].get('digits')):
@@ -52,12 +59,12 @@ def evaluate(run):
     if row['measure'] == 'task' and whole(row.get('samples')):
       spot['more']['samples'] = row['samples']
   merged = {}
-  for (flag, encoding, measure, split, step, stride), spot in grids.items():
-    key = (flag, tuple(sorted(spot['lengths'])), split, step, stride)
+  for (flag, encoding, measure, split, step, *own), spot in grids.items():
+    key = (flag, tuple(sorted(spot['lengths'])), split, step, *own)
     same = merged.setdefault(key, {'encodings': {}, 'measures': {}, 'more': {}})
     same['encodings'][encoding] = same['measures'][measure] = None
-    same['more'] |= spot['more']
-  for (flag, lengths, split, step, _), same in merged.items():
+    same['more'] |= spot['more'] | dict(own)
+  for (flag, lengths, split, step, *_), same in merged.items():
     given = [f'lengths={",".join(map(str, lengths))}', f'{flag}={",".join(same["measures"])}']
     if list(same['encodings']) != [run.config.get('encoding')]:
       given.append(f'encodings={", ".join(same["encodings"])}')

@@ -103,7 +103,7 @@ def of_runs(runs):
   several = len({run.config['train_length'] for run in runs if run.config}) > 1
   out = []
   for members, said in zip(groups.values(), told):
-    config, task = members[0].config, _task(members[0].flat)
+    config, task = members[0].config, task_of(members[0].flat)
     trained = config['encoding']
     scored = dict.fromkeys(_scored(row, task) for run in members for row in run.rows)
     if not any(read_as == trained for read_as, _, _ in scored):
@@ -123,7 +123,7 @@ def _scored(row, task):
   return row['asked_encoding'], split if isinstance(split, str) else 'test', tested
 
 
-def _task(flat):
+def task_of(flat):
   """The task that a configuration trains on, as rows name it; '' on text."""
   from pe_jax import tasks
 

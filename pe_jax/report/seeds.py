@@ -87,6 +87,8 @@ def three_lengths_of_task(reading):
   by_run = ([[row['by_unit'][name] for row in rows] for rows in runs] for name in ('right', 'trials'))
   right_NRU, trials_NRU = (np.asarray(x).swapaxes(0, 1) for x in by_run)
   last, first = inside[-1], runs[0][inside[-1]]
+  if right_NRU[last].size < 2:
+    return None
   numbers = lengths[last + 1 :], right_NRU[last + 1 :], trials_NRU[last + 1 :], right_NRU[last], trials_NRU[last], reach
   what = statistics.exact_match(first.get('task'), lengths[last], reach)
   reliable = statistics.of_accuracies(*numbers, what, chance=number(first.get('chance_exact_match')) or 0.0)

@@ -82,7 +82,8 @@ def measured(run, slot=None):
   slot = slot or slots.local()[0]
   steps = min(STEPS, run.config.num_train_steps)
   few = {'num_train_steps': steps, 'log_every_steps': max(1, steps // 3), 'eval_every_steps': 0, 'checkpoint_every_steps': 0}
-  few |= {'eval_targets': min(EVALUATE_AT_MOST, run.config.eval_targets), 'tensorboard': False, 'optim.warmup_steps': 0, 'init_from': ''}
+  few |= {'eval_targets': min(EVALUATE_AT_MOST, run.config.eval_targets), 'optim.warmup_steps': 0, 'init_from': ''}
+  few |= {'tensorboard': False, 'wandb': ''}  # nobody is to see it
   with tempfile.TemporaryDirectory() as folder:
     workdir = pathlib.Path(folder) / 'speed'
     training = child.Child(commands.train(plan.changed(run.config, few), workdir), workdir / 'log.txt', slot.cores, slot.environment)

@@ -11,7 +11,7 @@ import shutil
 import jax
 import numpy as np
 
-from pe_jax import encodings, hf_config
+from pe_jax import encodings, hf_config, remote
 from pe_jax import workdir as workdir_lib
 from pe_jax.data import tokenizer as tokenizer_lib
 from pe_jax.errors import ConfigError, UserError, WriteError
@@ -27,7 +27,7 @@ ORDER = ('llama', 'mistral', 'qwen2', 'qwen3', 'olmo2', 'smollm3', 'arcee', 'gpt
 
 def run(run, folder):
   """Writes a `pe_jax.run.Run` into a new folder and returns the model type."""
-  folder = pathlib.Path(folder)
+  folder = remote.local(folder, '--folder')
   if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
     raise WriteError(f'{folder}: is not an empty folder (choose another one)')
   family, keys = chosen(run.config)

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from pe_jax import config as config_lib
-from pe_jax import encodings, fingerprint, hf_config, model, progress, resolve, train
+from pe_jax import encodings, fingerprint, hf_config, model, progress, remote, resolve, train
 from pe_jax import workdir as workdir_lib
 from pe_jax.checkpoint import Checkpoints
 from pe_jax.errors import ConfigDiffers, ConfigError, DataError
@@ -36,6 +36,7 @@ def run(source, workdir, *, train_length=0, tokenizer='', encoding='', allow_pic
     encoding: how positions are read, where config.json is to be overruled; '': as it says.
     allow_pickle: whether pytorch_model.bin may be read where there is no safetensors file.
   """
+  remote.local(workdir, '--workdir')  # the tokenizer that its config names has a path there
   opened = opened_source(source, allow_pickle)
   with tempfile.TemporaryDirectory() as scratch:
     path = _tokenizer(opened, pathlib.Path(scratch) / 'tokenizer', tokenizer)

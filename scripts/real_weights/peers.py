@@ -27,9 +27,20 @@ def rows(python, source, lengths, path, params):
   return [kept[length, kind] for length in lengths for kind in TYPES]
 
 
+def check(python):
+  """Refuses an interpreter that cannot be asked."""
+  _said(python, ['-c', 'import torch, transformers'])
+
+
 def _measured(python, source, length, kind):
   times = 3 if length <= 2048 else 1
-  command = [str(python), str(pathlib.Path(__file__).with_name('peer.py')), str(source), str(length), kind, str(plan.SPAN), str(times)]
+  arguments = [pathlib.Path(__file__).with_name('peer.py'), source, length, kind, plan.SPAN, times]
+  return json.loads(_said(python, arguments).splitlines()[-1])
+
+
+def _said(python, arguments):
+  """What the interpreter prints."""
+  command = list(map(str, [python, *arguments]))
   try:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
   except OSError as error:
@@ -37,4 +48,4 @@ def _measured(python, source, length, kind):
   if done.returncode:
     said = [line for line in done.stderr.splitlines() if line.strip()]
     raise ConfigError(f'--peer: {python}: {said[-1] if said else done.returncode} (name a Python with the parity extra)')
-  return json.loads(done.stdout.splitlines()[-1])
+  return done.stdout

@@ -62,9 +62,10 @@ class Trial:
     """Kills that many times and returns the Outcome. `twice`: first sees that a run repeats itself when nobody touches it."""
     whole, cut, wrong = self.folder / 'whole', self.folder / 'cut0', self.outcome.wrong
     lasts = self.lasts(whole)
-    if twice:
+    if twice and not wrong:
       self.lasts(self.folder / 'again')
-      self.compare(whole, self.folder / 'again', 'not even repeatable: ')
+      if not wrong:
+        self.compare(whole, self.folder / 'again', 'not even repeatable: ')
     done = 0
     while done < kills and not wrong:
       number, at = self.plan(done)

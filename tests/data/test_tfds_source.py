@@ -13,6 +13,7 @@ import pytest
 
 from pe_jax import config
 from pe_jax.data import open_documents
+from pe_jax.data import prepared as known
 from pe_jax.data.sources import tfds as tfds_source
 from pe_jax.data.tfrecord import TFRecordShard
 from pe_jax.errors import ConfigError, DataError
@@ -178,6 +179,15 @@ def test_a_dataset_that_is_not_there_says_what_is(prepared, tmp_path):
     open_documents(settings(root, 'c4'), 'train')
   with pytest.raises(ConfigError, match=r"data\.name: source 'tfds' needs one"):
     open_documents(settings(root, ''), 'train')
+
+
+@pytest.mark.parametrize('name', sorted(known.KNOWN))
+def test_what_configs_say_of_a_dataset_is_what_it_has(prepared, name):
+  data = config.default().data
+  data.update(known.fields(name, str(prepared['array_record'])))
+  texts = {split: list(open_documents(data, split)) for split in ('train', 'validation', 'test')}
+  assert min(map(len, texts.values())) > 0
+  assert not {*texts['validation']} & {*texts['test']}
 
 
 def test_a_wrong_feature_or_split_is_a_config_error_that_lists_them(prepared):

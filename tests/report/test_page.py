@@ -186,6 +186,16 @@ def test_the_command_writes_everything(tmp_path):
   assert (empty.returncode, 'no run below it' in empty.stderr) == (3, True)
 
 
+@pytest.mark.parametrize('flag', ['--margin=0', '--margin=nan', '--margin=-1', '--bar=0'])
+def test_a_margin_of_nothing_is_refused_at_once(flag, tmp_path):
+  command = [sys.executable, tiny_runs.ROOT / 'scripts' / 'report.py', f'--workdir={tmp_path}', flag]
+  done = subprocess.run(command, capture_output=True, text=True, env=tiny_runs.environment(), timeout=100)
+  assert done.returncode == 2
+  assert f'{flag.partition("=")[0]}: ' in done.stderr
+  assert 'must be a number above 0' in done.stderr
+  assert [*tmp_path.iterdir()] == []
+
+
 def test_while_a_run_goes_on_the_page_is_written_again_until_ctrl_c(tmp_path):
   path = written.run(tmp_path / 'a', written.config(), steps=300, done=False)
   command = [sys.executable, tiny_runs.ROOT / 'scripts' / 'report.py', f'--workdir={tmp_path}', '--watch', '--every=1']

@@ -118,6 +118,17 @@ def test_the_lengths_of_a_task_are_those_of_exact_matches_on_all_seeds(tmp_path)
   assert (found.lengths.acceptable, found.lengths.computable) == (statistics.Reach(), statistics.Reach(24))
 
 
+def test_one_sample_says_nothing_of_how_sure_its_match_is(tmp_path):
+  of_task = {'data.source': 'task', 'data.name': 'copy', 'data.task_max_length': 16}
+  rows = []
+  for length in (16, 24):
+    match = {'exact_match': 1.0, 'exact_match_low': 0.0, 'exact_match_high': 1.0, 'chance_exact_match': 0.0}
+    rows.append(written.row('task', 'rope', length, 0.1, task='copy', by_unit={'unit': 'group', 'right': [1], 'trials': [1]}, **match))
+  written.run(tmp_path / 'a', written.config(**of_task), rows)
+  (found,) = of(tmp_path, 'task').values()
+  assert found.lengths is None
+
+
 def test_what_scored_other_targets_than_most_has_no_rank(tmp_path):
   for name, targets in (('rope', 't'), ('alibi', 't'), ('nope', 'other')):
     written.run(tmp_path / name, written.config(name), [written.row('sliding', name, n, 2.0, targets=targets) for n in (64, 128)])

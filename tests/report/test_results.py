@@ -176,3 +176,19 @@ def test_the_command_that_measures_again_has_the_strides_of_the_rows(tmp_path):
     '64,128 --protocols=sliding --max_targets=1200',
     '256,512 --protocols=sliding --max_targets=1200 --stride=1',
   ]
+
+
+def test_the_commands_that_measure_again_name_other_tasks_seeds_and_floors(tmp_path):
+  config = written.config(**{'data.source': 'task', 'data.name': 'flip_flop'})
+  rows = [written.row('task', 'rope', n, 2.0, task=task, samples=9) for n in (8, 16) for task in ('flip_flop', 'flip_flop(ignore=0.98)')]
+  probe = {key: value for key, value in written.row('leak', 'rope', 64, 2.0, probe='leak').items() if key != 'protocol'}
+  rows += [probe | {'probe_seed': 7, 'floor': 1.5}, probe | {'length': 128, 'probe_seed': 0, 'floor': None}]
+  written.run(tmp_path / 'a', config, rows)
+  (run,) = results.scan(tmp_path)
+  said = [line.partition(' --lengths=')[2] for line in commands.evaluate(run)]
+  assert sorted(said) == [
+    '128 --probes=leak',
+    '64 --probes=leak --seed=7 --options=floor=1.5',
+    '8,16 --protocols=task --samples=9',
+    "8,16 --protocols=task --samples=9 '--task=flip_flop(ignore=0.98)'",
+  ]

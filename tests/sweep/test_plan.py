@@ -218,15 +218,88 @@ def test_a_template_that_leaves_the_run_out_is_refused(extra, wrap, says):
     commands.check_wrap(extra, wrap)
 
 
+TEXT, TASK = {}, {'data.source': 'task', 'data.name': 'modular_arithmetic_simple', 'data.task_max_length': 9}
+
+
+@pytest.mark.parametrize(
+  ('run', 'given', 'says'),
+  [
+    (TEXT, {'protocols': ['task']}, "protocols: 'task' does not fit a run that was trained on text"),
+    (TASK, {'protocols': 'context'}, "protocols: 'context' does not fit a run that was trained on a task"),
+    (TEXT, {'protocols': 'contxt'}, r"protocols: 'contxt' is unknown \(did you mean 'context'\?"),
+    (TASK, {'lengths': [8]}, 'lengths: modular_arithmetic_simple has no samples of length 8'),
+    (TEXT, {'split': 'tests'}, r"split: 'tests' is unknown \(did you mean 'test'\?"),
+    (TEXT, {'stride': 17}, 'stride: 17 exceeds the window of 16 tokens'),
+    (TEXT, {'span': 17}, 'span: 17 targets do not fit 16 tokens'),
+    (TEXT, {'needle': 12}, 'needle: 12 digits are more than a key can have'),
+    (TEXT, {'probes': 'needle', 'options': ['trails=5']}, r"options: 'trails' is unknown \(did you mean 'trials'\?"),
+    (TEXT, {'probes': ['nedle']}, r"probes: 'nedle' is unknown \(did you mean 'needle'\?"),
+    (TASK, {'probes': ['needle']}, "probes: 'needle' does not fit this run"),
+    (TEXT, {'task': 'copy'}, "task: 'copy', and this run was trained on text"),
+    (TASK, {'text': 'a.txt'}, "text: 'a.txt', and this run was trained on a task"),
+    (TEXT, {'step': 'newest'}, "step: 'newest' must be 'last', 'best' or a step"),
+    (TEXT, {'samples': 0}, 'samples: 0 must be a whole number of at least 1'),
+    (TEXT, {'max_targets': 1.5}, 'max_targets: 1.5 must be a whole number of at least 0'),
+    (TEXT, {'margin': -1}, 'margin: -1 must be a number from 0 on'),
+    (TEXT, {'bar': 0}, 'bar: 0 must be a number above 0'),
+    (TEXT, {'figures': 'yes'}, "figures: 'yes' must be True or False"),
+    (TEXT, {'encodings': ['rope', 't5']}, "encoding: 't5' reads the learned parameter"),
+    (TEXT | {'encoding': 'learned'}, {'lengths': [17]}, r"encoding: 'learned' has 16 positions and cannot serve length 17"),
+    (
+      TEXT | {'encoding': 'learned'},
+      {'lengths': [17], 'probes': 'attention'},
+      r"encoding: 'learned' has 16 positions and cannot serve length 17",
+    ),
+  ],
+)
+def test_what_eval_py_would_refuse_after_the_training_is_refused_before(tmp_path, run, given, says):
+  sweep = sweep_of(tmp_path, f"def sweep():\n  yield 'a', {run!r}, { ({'lengths': [16, 32]} | given)!r}\n")
+  with pytest.raises(ConfigError, match=rf"^run 'a': evaluation: {says}"):
+    sweep.plan({})
+
+
+@pytest.mark.parametrize(
+  ('run', 'given'),
+  [
+    (TEXT, {'protocols': 'all', 'probes': 'all', 'options': 'trials=5,digits=2', 'step': 10, 'bar': 3.0, 'memory': 2, 'figures': True}),
+    (TASK, {'lengths': [9], 'task': 'modular_arithmetic_simple', 'samples': 3, 'split': 'validation', 'step': 'best'}),
+    (
+      TASK | {'encoding': 'learned(max_length=35)', 'train_length': 35},
+      {'lengths': [35], 'probes': ['attention']},
+    ),  # tokens, not what the task counts
+  ],
+)
+def test_what_eval_py_takes_is_taken(tmp_path, run, given):
+  sweep = sweep_of(tmp_path, f"def sweep():\n  yield 'a', {run!r}, { ({'lengths': [16, 32]} | given)!r}\n")
+  (kept,) = sweep.plan({})['a'].evaluations
+  assert kept['lengths'] == given.get('lengths', [16, 32])
+
+
+def test_runs_that_wait_for_what_only_leaves_out_are_no_success(tmp_path):
+  for name in 'ab':
+    finish(tmp_path / 'runs' / name, 1.0)
+  flags = [f'--config={tmp_path}/sweep.py', f'--workdir={tmp_path}/runs']
+  text = STAGES.replace('len(done) >= 2', "'c' in done").replace('min(done, key=done.get)', "'rope'")
+  (tmp_path / 'sweep.py').write_text(BASE + text + "  yield 'c', {'seed': 7}, ()\n")
+  code, _, err = runs.finish(runs.start('scripts/sweep.py', *flags, '--only=best*'))
+  assert code == 1, err
+  assert 'ERROR: 1 runs wait for others, which --only leaves out: best (take those too, by name or pattern)' in err
+
+
 def test_what_an_evaluation_may_say_are_the_flags_of_eval_py():
   defined = {*re.findall(r"DEFINE_\w+\(\s*'(\w+)'", (ROOT / 'eval.py').read_text())}
   assert defined - {'workdir', 'label'} == {*evaluations.FLAGS}
 
 
-@pytest.mark.parametrize('path', SWEEPS, ids=lambda path: path.stem)
-def test_every_sweep_of_the_repository_can_be_planned(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+  ('path', 'arg'),
+  [(path, 'seeds=1') for path in SWEEPS]
+  + [(path, f'seeds=1,{arg}') for path in SWEEPS[:1] for arg in ('gpu', 'gpu,tune,dataset=pg19', 'steps=5,gpu,dataset=lm1b')],
+  ids=lambda given: getattr(given, 'stem', given),
+)
+def test_every_sweep_of_the_repository_can_be_planned(path, arg, tmp_path, monkeypatch):
   monkeypatch.setenv('PE_JAX_DATA', str(tmp_path))
-  sweep = plan.Sweep(f'{path}:seeds=1', tmp_path / 'runs')
+  sweep = plan.Sweep(f'{path}:{arg}', tmp_path / 'runs')
   planned = sweep.plan({}) | sweep.imagined({})
   assert len({run.folder for run in planned.values()}) == len(planned) >= 4
   assert all(run.evaluations or '-lr' in name for name, run in planned.items())

@@ -154,6 +154,15 @@ def test_own_text_is_a_file_of_any_kind_or_a_folder(run, text, tmp_path):
     evaluate.subject(loaded.config, loaded.params, text=str(tmp_path / 'gone.txt'))
 
 
+def test_a_bucket_is_refused_and_no_folder_of_its_name_is_made(run, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(ConfigError, match='--workdir: gs://mine/run is in a bucket, and this is read and written on local disks only'):
+    importing.run(folder(tmp_path / 'hf'), 'gs://mine/run')
+  with pytest.raises(ConfigError, match='--folder: gs://mine/run/hf is in a bucket'):
+    exporting.run(pe_jax.load(run[0]), 'gs://mine/run/hf')
+  assert [path.name for path in tmp_path.iterdir()] == ['hf']
+
+
 def test_a_run_that_was_moved_brings_its_tokenizer_along(run, tmp_path):
   shutil.copytree(run[0], tmp_path / 'moved')
   config = json.loads((tmp_path / 'moved' / 'config.json').read_text())
