@@ -115,8 +115,10 @@ def setup(run, card, where, minutes, count):
   versions = ', '.join(f'{name} {importlib.metadata.version(name)}' for name in ('jax', 'gguf', 'tokenizers'))
   m, types = run.config.model, ', '.join(f'{n} tensors {kind}' for kind, n in card['tensor_types'].items())
   texts = f'{count[0]} texts' + (f', {count[1]} of them measured before these' if count[1] else '')
+  asked = [f'--minutes={MINUTES.value:g}'] * (MINUTES.value != MINUTES.default) + [f'--peer={PEER.value}'] * bool(PEER.value)
+  command = 'make showcase' + (f" ARGS='{' '.join(asked)}'" if asked else '')
   return (
-    f'`make showcase`, {datetime.date.today().isoformat()}, {where["cores"]} cores of an {where["system"].split()[-1]} machine '
+    f'`{command}`, {datetime.date.today().isoformat()}, {where["cores"]} cores of an {where["system"].split()[-1]} machine '
     f'({where["memory_gb"]} GB), {accelerator()}, {versions}: {texts}, {minutes:.0f} minutes{installing}. The model is '
     f'{card["name"]} ({types}), read as float32: {m.num_layers} layers of width {m.embed_dim}, {m.num_heads} heads, '
     f'context {run.config.train_length}, `{run.config.encoding}`.'

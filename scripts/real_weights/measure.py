@@ -16,7 +16,7 @@ from benchmarks.worker import RESET, peak
 
 from pe_jax import evaluate, flops, metrics, progress
 from pe_jax.errors import DataError
-from pe_jax.evaluate import context, planted, score
+from pe_jax.evaluate import context, memory, planted, score
 from real_weights import plan
 
 
@@ -133,6 +133,7 @@ def _learn(clock, row):
 
 
 def _forget_peak():
-  """The peak begins anew at what is resident now, where the system can do that."""
+  """The peak begins anew at what is resident now, without what malloc keeps of earlier lengths, where the system can do that."""
+  memory.give_back()
   with contextlib.suppress(OSError):
     RESET.write_text('5')

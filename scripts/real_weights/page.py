@@ -86,7 +86,8 @@ def costs(rows, readings, peers):
       cells.append(f'{np.median(clean):.1f}' if clean else f'{mine[0]["seconds"]:.1f} with compiling' if mine else '')
     if any(cells):
       table.append([f'{reading}, s', *cells])
-  peaks = [max((row['peak_gb'] for row in rows if row['job'][2] == n and row['seconds']), default=0.0) for n in lengths]
+  # The least: later texts of a length find what earlier ones have left, compiled programs and what malloc keeps.
+  peaks = [min((row['peak_gb'] for row in rows if row['job'][2] == n and row['seconds']), default=0.0) for n in lengths]
   table.append(['peak of the process, GB', *(f'{gb:.1f}' if gb else '' for gb in peaks)])
   for kind in dict.fromkeys(row['type'] for row in peers):
     of = {row['length']: row for row in peers if row['type'] == kind}
