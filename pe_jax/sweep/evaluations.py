@@ -4,8 +4,6 @@ import itertools
 import math
 import re
 
-import jax
-
 from pe_jax.config import did_you_mean
 from pe_jax.errors import ConfigError
 
@@ -45,6 +43,8 @@ def checked(given, config):
 
 def _check(kept, lengths, config):
   """Refuses what eval.py would, on a run that is not trained yet."""
+  import jax
+
   from pe_jax import encodings, evaluate, model, probes
 
   _check_values(kept)

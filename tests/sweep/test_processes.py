@@ -87,7 +87,7 @@ def test_a_sweep_of_runs_that_end_in_every_way_is_killed_and_finished(place):
 
   code, out, err = runs.finish(start(place, ENDS), 300)
   assert (code, processes(place)) == (1, []), err
-  table = {line.split()[0]: line for line in out.splitlines()[1:]}
+  table = {line.split()[0]: line for line in out.partition('\n\n')[0].splitlines()[1:]}
   assert re.match(r'good +done +2000 +\d\.\d{4}$', table['good'])
   assert re.match(r'after +done +5 ', table['after'])  # the stage that waited for `good`
   assert re.match(r'long +waiting ', table['long'])
