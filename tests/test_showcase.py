@@ -24,6 +24,7 @@ def test_the_most_telling_comes_first_and_everything_once():
   jobs = plan.jobs(['a', 'b'], [2048, 8192, 16_384, 32_768], ['raw', 'yarn'], 8192, documents=2)
   assert len(jobs) == len({job.key for job in jobs}) == 2 * 2 * 4 * 2
   assert {job.kind for job in jobs[:12]} == {'a', 'b'}  # every kind up to twice the training length
+  assert [(job.length, job.kind) for job in jobs[:12:2]] == [(n, kind) for n in (2048, 8192, 16_384) for kind in 'ab']
   assert [(job.kind, job.length, job.reading) for job in jobs[12:14]] == [('a', 32_768, 'raw'), ('a', 32_768, 'yarn')]
   assert {job.document for job in jobs[14:26]} == {1}
 

@@ -1,8 +1,8 @@
 """What is measured, in the order in which it is worth most, and what of it fits into the time.
 
-A job is a document of a kind, a length and a reading. First one document of each kind up to twice the training length, then the longest
-lengths on the first, then more documents. A job is begun if it fits by the speed so far, so that a slower machine measures less and not
-longer.
+A job is a document of a kind, a length and a reading. First one document of each kind up to twice the training length, shorter lengths
+before longer ones, then the longest lengths on the first, then more documents. A job is begun if it fits by the speed so far, so that a
+slower machine measures less and not longer.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def jobs(kinds, lengths, readings, train, documents=DOCUMENTS):
   near, far = [n for n in sorted(lengths) if n <= 2 * train], [n for n in sorted(lengths) if n > 2 * train]
 
   def of(kinds, document, lengths):
-    return [Job(*one) for one in itertools.product(kinds, [document], lengths, readings)]
+    return [Job(kind, document, length, reading) for length, kind, reading in itertools.product(lengths, kinds, readings)]
 
   found = of(kinds, 0, near) + of(kinds[:1], 0, far)
   for document in range(1, documents):
