@@ -125,6 +125,11 @@ class Block(nn.Module):
     return x_BTD + dropout(in_pieces(mlp, norm(m, 'mlp_norm')(x_BTD)), m.dropout, key_B, 1), layer
 
 
+def linear(m, width, bias, name):
+  """A layer of weights, in the dtype and for the platform of `config.model`."""
+  return nn.Dense(width, use_bias=bias, dtype=m.dtype, name=name, dot_general=dense.dot_general_on(m.platform))
+
+
 def in_pieces(function, x_BTD):
   """function(x), which looks at each position alone, for `PIECE` positions at a time."""
   parts = [function(x_BTD[:, n : n + PIECE]) for n in range(0, x_BTD.shape[1], PIECE)]
@@ -143,7 +148,7 @@ class Attention(nn.Module):
     m, enc = self.m, self.enc
 
     def heads(count, name):
-      y = nn.Dense(count * m.head_dim, use_bias=m.qkv_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general_on(m.platform))(x_BTD)
+      y = linear(m, count * m.head_dim, m.qkv_bias, name)(x_BTD)
       if m.qk_norm == 'full' and name != 'value':
         y = norm(m, f'{name}_norm')(y)
       y = y.reshape(*x_BTD.shape[:2], count, m.head_dim)
@@ -163,9 +168,7 @@ class Attention(nn.Module):
     self.sow(WATCHED, 'attended', (q_BTHK, k_BSGK, where))
     out_BTHK = attention.attend(enc, tables, q_BTHK, k_BSGK, v_BSGK, where, m.attention, m.attention_chunk, m.platform)
     out = out_BTHK.reshape(*x_BTD.shape[:2], -1)
-    return nn.Dense(m.embed_dim, use_bias=m.attention_out_bias, dtype=m.dtype, name='out', dot_general=dense.dot_general_on(m.platform))(
-      out
-    ), layer
+    return linear(m, m.embed_dim, m.attention_out_bias, 'out')(out), layer
 
 
 class Mlp(nn.Module):
@@ -179,7 +182,7 @@ class Mlp(nn.Module):
     act = ACTIVATIONS[m.mlp]
 
     def layer(width, name):
-      return nn.Dense(width, use_bias=m.mlp_bias, dtype=m.dtype, name=name, dot_general=dense.dot_general_on(m.platform))
+      return linear(m, width, m.mlp_bias, name)
 
     h_BTF = act(layer(m.mlp_dim, 'gate')(x_BTD)) * layer(m.mlp_dim, 'up')(x_BTD) if m.mlp in GATED else act(layer(m.mlp_dim, 'up')(x_BTD))
     return layer(m.embed_dim, 'down')(h_BTF)

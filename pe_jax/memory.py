@@ -47,7 +47,11 @@ def _caught(sentence):
   except MemoryError as error:
     raise ConfigError(sentence(' '.join(str(error).split()) or 'the host has no more')) from error
   except jax.errors.JaxRuntimeError as error:
-    if 'RESOURCE_EXHAUSTED' not in str(error):
+    if not (said := exhausted(error)):
       raise
-    said = ' '.join(str(error).partition('RESOURCE_EXHAUSTED:')[2].split())[:200]
-    raise ConfigError(sentence(said)) from error
+    raise ConfigError(sentence(said[:200])) from error
+
+
+def exhausted(error):
+  """What a device or its compiler says of memory that there is not, in one line; '' of another error."""
+  return ' '.join(str(error).partition('RESOURCE_EXHAUSTED:')[2].split())

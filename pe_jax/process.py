@@ -17,7 +17,8 @@ import sys
 
 KEPT = 2**34  # bytes that a process may hold without using them
 MALLOC = {'GLIBC_TUNABLES': f'glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold={KEPT}:glibc.malloc.arena_max=1'}
-DEVICES = '/dev/nvidia[0-9]*', '/dev/kfd', '/dev/accel[0-9]*', '/dev/vfio/[0-9]*'  # of NVIDIA, AMD and TPUs
+TPU = '/dev/accel[0-9]*', '/dev/vfio/[0-9]*'
+DEVICES = '/dev/nvidia[0-9]*', '/dev/kfd', *TPU  # of NVIDIA, AMD and TPUs
 ALONE = {'PE_JAX_COORDINATOR': ''}  # what a script starts belongs to no run of several processes (join.py)
 # Each product by itself: fused with what stands around it (LIBRARY_FUSION_TYPE_DOT) the sums of attention's gradients for queries and keys
 # wider than values end the process with a segmentation fault (jaxlib 0.10.2), and it is no faster.

@@ -79,13 +79,14 @@ def needs(config, enc, devices, limit):
   """What the compiler says of memory: the table, or its own sentence where it has refused."""
   import jax
 
+  from pe_jax import memory
+
   try:
     return table(compiled(config, enc, devices).memory_analysis(), limit)
   except jax.errors.JaxRuntimeError as error:
-    _, refused, said = str(error).partition('RESOURCE_EXHAUSTED:')
-    if not refused:
+    if not (said := memory.exhausted(error)):
       raise
-    return f'does not fit: {" ".join(said.split())[:300]}'
+    return f'does not fit: {said[:300]}'
 
 
 def compiled(config, enc, devices):

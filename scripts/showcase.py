@@ -49,17 +49,17 @@ def main():
   wanted = READINGS.value or plan.READINGS
   readings = {name: spec for name, spec in plan.READINGS.items() if name == 'raw' or name in wanted}
 
-  if PEER.value:
-    from real_weights import peers
-
-    peers.check(PEER.value)
-
   import pe_jax
   from pe_jax import config, progress
   from pe_jax.data import folder as data_folder
   from pe_jax.weights import card as card_lib
   from pe_jax.weights import importing
 
+  if PEER.value:
+    from real_weights import peers
+
+    progress.say(f'{PEER.value}: is transformers there?')
+    peers.check(PEER.value)
   cache = pathlib.Path(data_folder.data_dir(config.default().data)).expanduser()
   folder = pathlib.Path(WORKDIR.value)
   source = pathlib.Path(GGUF.value) if GGUF.value else fetch.weights(cache / 'weights')

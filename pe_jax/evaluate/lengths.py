@@ -13,6 +13,7 @@ import numpy as np
 from pe_jax import attention, encodings, loss, model, tasks
 from pe_jax.encodings.base import Where
 from pe_jax.errors import ConfigError
+from pe_jax.memory import exhausted
 from pe_jax.statistics import lengths as statistics
 from pe_jax.tasks import batches
 
@@ -128,7 +129,7 @@ def memory(subject, spec, length):
   try:
     need = jax.jit(score).lower(subject.params, row, row, row).compile().memory_analysis()
   except jax.errors.JaxRuntimeError as error:  # a TPU's compiler says by it that there is not so much
-    if 'RESOURCE_EXHAUSTED' in str(error):
+    if exhausted(error):
       return math.inf
     raise
   return need.temp_size_in_bytes + need.argument_size_in_bytes + need.output_size_in_bytes

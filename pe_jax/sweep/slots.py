@@ -6,6 +6,8 @@ import math
 import os
 import re
 
+from pe_jax import process
+
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
@@ -48,4 +50,4 @@ def _gpus():
 
 
 def _has_tpu():
-  return os.environ.get('JAX_PLATFORMS') != 'cpu' and bool(glob.glob('/dev/accel[0-9]*') or glob.glob('/dev/vfio/[0-9]*'))
+  return os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, process.TPU))
